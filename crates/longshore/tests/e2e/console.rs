@@ -428,7 +428,8 @@ async fn an_expired_account_is_told_so_and_nothing_else_and_no_log_has_a_secret(
     let join = join.map(|rest| rest.split_whitespace().next().unwrap().trim_matches(['"', '\'']).to_owned());
     let join = join.unwrap_or_else(|| panic!("no join token in {script}"));
     let log = server.log();
-    let secret = visitor.token.rsplit('_').next().unwrap();
+    // `lsh_<id>_<secret>`: the secret is base64url and may contain `_`.
+    let secret = visitor.token.splitn(3, '_').nth(2).unwrap();
     for (what, canary) in
         [("the token", secret), ("the kubeconfig's token", bearer), ("the join token", &join)]
     {

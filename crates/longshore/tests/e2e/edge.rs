@@ -27,14 +27,14 @@ use crate::target::Cluster;
 const TENANT: &str = "openyurt/tenant";
 
 /// What somebody's join script says.
-struct Script {
-    server: String,
-    token: String,
+pub struct Script {
+    pub server: String,
+    pub token: String,
     hash: String,
 }
 
 impl Script {
-    async fn of(visitor: &Visitor) -> Self {
+    pub async fn of(visitor: &Visitor) -> Self {
         let login = visitor.login().await;
         assert_eq!(login.code, 200, "{}", login.text);
         let told = login.json();
@@ -50,17 +50,17 @@ impl Script {
         }
     }
 
-    fn token_id(&self) -> &str {
+    pub fn token_id(&self) -> &str {
         self.token.split('.').next().unwrap()
     }
 
     /// What a machine keeps that has joined by it.
-    fn folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
+    pub fn folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
         cluster.folder.path().join(format!("{name}-{}", self.token_id()))
     }
 
     /// Joins as one machine; whether it was let in, and what was said.
-    async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
+    pub async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
         cluster.removes(format!("/api/v1/nodes/{name}"));
         let folder = self.folder(cluster, name);
         let mut join = longshore(["node", "join", "--server", &self.server, "--name", name]);
@@ -100,7 +100,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     let (mine, other) =
         (Visitor::register(&server, &cluster).await, Visitor::register(&server, &cluster).await);
     let (script, others) = (Script::of(&mine).await, Script::of(&other).await);
-    let name = |number: usize| format!("edge-{}-{number}", mine.phone);
+    let name = |number: usize| format!("{}-edge-{number}", mine.namespace);
     let users: Api<User> = Api::all(admin.clone());
     let account = format!("user-{}", mine.phone);
     users
@@ -121,11 +121,11 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     let (came, said) = script.join(&cluster, &name(3)).await;
     assert!(!came && said.contains("the account has as many nodes as it may have"), "{said}");
     assert!(nodes.get_opt(&name(3)).await.unwrap().is_none());
-    let foreign = format!("edge-{}-1", other.phone);
+    let foreign = format!("{}-edge-1", other.namespace);
     let (came, said) = others.join(&cluster, &foreign).await;
     assert!(came, "{said}");
     let (came, said) = others.join(&cluster, &name(2)).await;
-    assert!(!came && said.contains("the name of this node is another's"), "{said}");
+    assert!(!came && said.contains("must begin with the id of its account"), "{said}");
 
     let listed = until("both are told", async || {
         let list = mine.get("/nodes").await.json();

@@ -24,6 +24,7 @@ mod leader;
 mod nodes;
 mod releases;
 mod reset_password;
+mod security;
 mod serve;
 mod tenancy_cli;
 mod tenants;

@@ -117,7 +117,7 @@ fn named_hash(refusal: &str) -> String {
 }
 
 /// A client with the certificate that a machine keeps.
-async fn as_node(dir: &Path, server: &str) -> kube::Client {
+pub async fn as_node(dir: &Path, server: &str) -> kube::Client {
     let read = |name: &str| STANDARD.encode(std::fs::read(dir.join(name)).unwrap());
     let user =
         json!({"client-certificate-data": read("certificate.pem"), "client-key-data": read("key.pem")});

@@ -120,7 +120,7 @@ impl Person {
 
     /// Takes somebody into a workspace that this person administrates.
     pub async fn takes_in(&self, workspace: &str, other: &Person, role: &str) {
-        let body = json!({"to": other.email, "role": role});
+        let body = json!({"to": other.id, "role": role});
         let path = format!("workspaces/{workspace}/invitations");
         let asked = self.call(Method::POST, &path, Some(&body)).await;
         assert_eq!(asked.code, 201, "{}", asked.text);

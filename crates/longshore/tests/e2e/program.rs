@@ -53,6 +53,13 @@ impl Server {
         Self::serve(data, longshore(["serve", "--kube-listen", "127.0.0.1:0"]))
     }
 
+    /// As [`Self::start`], with these variables in its environment.
+    pub fn start_with(data: &Path, environment: &[(&str, &str)]) -> Self {
+        let mut serve = longshore(["serve", "--kube-listen", "127.0.0.1:0"]);
+        serve.envs(environment.iter().copied());
+        Self::serve(data, serve)
+    }
+
     /// Starts on the cluster of the target; what it needs of files goes into the folder.
     pub fn on_target(folder: &Path) -> Self {
         let data = folder.join("data");

@@ -4,7 +4,7 @@
 //! same releases ([`interop`]); attempts to act as somebody else through a release ([`escalation`]), secrets that must not be seen
 //! anywhere ([`canary`]), and servers that are killed or stand still in the middle ([`faults`]).
 
-mod charts;
+pub mod charts;
 
 mod canary;
 mod cli;

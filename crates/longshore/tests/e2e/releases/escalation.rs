@@ -128,12 +128,12 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         ("sa-system",   json!({"serviceAccountName": "longshore"}),                                        "system:serviceaccount:"),
         ("sa-path",     json!({"serviceAccountName": "longshore-system:longshore"}),                       ""),
         ("sa-person",   json!({"serviceAccountName": victim}),                                             ""),
-        ("name",        json!({"username": "admin", "valuesObject": {"extra": object("ConfigMap", "v1", &elsewhere, "")}}), "forbidden"),
-        ("system",      json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "forbidden"),
+        ("name",        json!({"username": "admin", "valuesObject": {"extra": object("ConfigMap", "v1", &elsewhere, "")}}), "stay inside"),
+        ("system",      json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "stay inside"),
         ("cluster",     json!({"valuesObject": {"extra": object("ClusterRoleBinding", rbac, &mine, everything)}}), "whole cluster"),
         ("namespace",   json!({"valuesObject": {"extra": object("Namespace", "v1", &mine, "")}}),          "whole cluster"),
         ("binding",     json!({"valuesObject": {"extra": object("RoleBinding", rbac, "name: mine", everything)}}), ""),
-        ("hook",        json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "forbidden"),
+        ("hook",        json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "stay inside"),
         ("provisioned", json!({"valuesObject": {"extra": object("ConfigMap", "v1", "name: p, labels: {longshore.dev/provisioned: \"true\"}", "")}}), "for what Longshore provisions"),
         ("taken",       json!({"options": {"takeOwnership": true, "force": true}, "valuesObject": {"extra": object("RoleBinding", rbac, "name: longshore-ws-admin", everything)}}), ""),
         ("patched",     json!({"patches": moved(to("/metadata/namespace", victim))}),                      "metadata.namespace cannot be changed by a patch"),
@@ -329,7 +329,7 @@ async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
         assert_eq!(made.code, 201, "{}", made.text);
         let failed = until_state(&scene.server, &scene.attacker.token, &at(attacker, name), "failed").await;
         let message = failed["message"].as_str().unwrap();
-        let refusals = ["forbidden", "whole cluster", "cannot be changed by a patch"];
+        let refusals = ["forbidden", "stay inside", "whole cluster", "cannot be changed by a patch"];
         assert!(refusals.iter().any(|why| message.contains(why)), "{name}: {message}");
     }
     // Of the victim's own doing there is a workspace more.

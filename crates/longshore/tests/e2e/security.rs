@@ -1,0 +1,9 @@
+//! Attacks by tenants, each named for the attack. Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and
+//! sessions ([`access`]), connections and requests ([`traffic`]), hostile objects ([`objects`]), and controllers ([`controllers`]).
+
+mod access;
+mod controllers;
+mod identities;
+mod nodes;
+mod objects;
+mod traffic;

@@ -1,0 +1,158 @@
+//! Removed members who kept ServiceAccount tokens, and the tokens that tenants may create.
+
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::ResourceExt;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, until};
+use crate::request::{Answer, get, send, with};
+use crate::target::Cluster;
+
+const DEPLOYER: &str = "longshore-deployer";
+
+/// A Kubernetes client with the kubeconfig that the platform issues to this person.
+pub async fn kubernetes(person: &Person, cluster: &Cluster) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// A Kubernetes client that authenticates with this bearer token alone.
+async fn bearer(cluster: &Cluster, token: &str) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    config.auth_info = serde_json::from_value(json!({ "token": token })).unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+async fn post(client: &kube::Client, path: &str, body: &Value) -> Answer {
+    with(client, Method::POST, path, "application/json", body.to_string()).await
+}
+
+async fn token_request(client: &kube::Client, namespace: &str, account: &str, spec: &Value) -> Answer {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+    let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
+    post(client, &path, &body).await
+}
+
+fn token(answer: &Answer) -> String {
+    assert_eq!(answer.code, 201, "{}", answer.text);
+    answer.json()["status"]["token"].as_str().unwrap().to_owned()
+}
+
+async fn deployer_uid(admin: &kube::Client, namespace: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+    until("the deployer exists", async || accounts.get_opt(DEPLOYER).await.unwrap()?.uid()).await
+}
+
+/// Creates a ServiceAccount that has the role of a developer, as any developer may.
+async fn bind_account(client: &kube::Client, namespace: &str, name: &str) {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    let made = post(client, &format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+    });
+    let path = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
+    let made = post(client, &path, &binding).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+}
+
+fn token_secret(name: &str, account: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+    })
+}
+
+#[tokio::test]
+async fn tenant_creates_tokens_that_outlive_a_membership() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let ana = Person::register(&server, &cluster).await;
+    let space = format!("tok{}", &ana.id[1..9]);
+    ana.workspace(&cluster, &space).await;
+    let client = kubernetes(&ana, &cluster).await;
+    bind_account(&client, &space, "bot").await;
+
+    // At most a day, by a person, and never for the platform's own ServiceAccount.
+    let day = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_400})).await;
+    let bot = bearer(&cluster, &token(&day)).await;
+    let longer = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_401})).await;
+    assert_eq!(longer.code, 403, "{}", longer.text);
+    assert!(longer.text.contains("24 hours"), "{}", longer.text);
+    let deployer = token_request(&client, &space, DEPLOYER, &json!({})).await;
+    assert_eq!(deployer.code, 403, "{}", deployer.text);
+    assert!(deployer.text.contains(DEPLOYER), "{}", deployer.text);
+    let path = format!("/api/v1/namespaces/{space}/configmaps");
+    until("the bot has its role", async || (get(&bot, &path).await.code == 200).then_some(())).await;
+    let renewed = token_request(&bot, &space, "bot", &json!({})).await;
+    assert_eq!(renewed.code, 403, "a ServiceAccount renews its own token: {}", renewed.text);
+
+    // A token Secret does not expire at all.
+    let path = format!("/api/v1/namespaces/{space}/secrets");
+    for (who, client) in [("a person", &client), ("a ServiceAccount", &bot)] {
+        for account in ["bot", DEPLOYER] {
+            let made = post(client, &path, &token_secret("forever", account)).await;
+            assert_eq!(made.code, 403, "{who}, {account}: {}", made.text);
+        }
+    }
+    // Nor is one taken over that an administrator made.
+    let admin = cluster.client().await;
+    let made = post(&admin, &path, &token_secret("theirs", "bot")).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    let change =
+        json!({"metadata": {"annotations": {"kubernetes.io/service-account.name": DEPLOYER}}, "data": null});
+    let request =
+        Request::patch(format!("{path}/theirs")).header("content-type", "application/merge-patch+json");
+    let taken = send(&client, request.body(change.to_string().into_bytes()).unwrap()).await;
+    assert_eq!(taken.code, 403, "{}", taken.text);
+    let deleted = with(&client, Method::DELETE, &format!("{path}/theirs"), "application/json", "").await;
+    assert_eq!(deleted.code, 200, "a tenant may delete it: {}", deleted.text);
+    // Other Secrets are not affected.
+    let plain = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "plain"}, "stringData": {"a": "b"}});
+    let made = post(&client, &path, &plain).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+}
+
+#[tokio::test]
+async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let ana = Person::register(&server, &cluster).await;
+    let bob = Person::register(&server, &cluster).await;
+    let space = format!("rem{}", &ana.id[1..9]);
+    ana.workspace(&cluster, &space).await;
+    ana.takes_in(&space, &bob, "developer").await;
+    let admin = cluster.client().await;
+    let before = deployer_uid(&admin, &space).await;
+    // As from a pod that ran as the deployer, or from before tokens for it were refused.
+    let kept = token(&token_request(&admin, &space, DEPLOYER, &json!({})).await);
+    let deployer = bearer(&cluster, &kept).await;
+    let path = format!("/api/v1/namespaces/{space}/secrets");
+    until("the token works", async || (get(&deployer, &path).await.code == 200).then_some(())).await;
+
+    let removed = ana.call(Method::DELETE, &format!("workspaces/{space}/members/{}", bob.id), None).await;
+    assert_eq!(removed.code, 204, "{}", removed.text);
+    until("the token is dead", async || (get(&deployer, &path).await.code == 401).then_some(())).await;
+    let after = deployer_uid(&admin, &space).await;
+    assert_ne!(before, after, "the deployer is recreated");
+
+    // Someone who joins does not cause it; someone who may no longer write does.
+    let carl = Person::register(&server, &cluster).await;
+    ana.takes_in(&space, &carl, "operator").await;
+    assert_eq!(deployer_uid(&admin, &space).await, after);
+    let body = json!({"role": "viewer"});
+    let demoted =
+        ana.call(Method::PUT, &format!("workspaces/{space}/members/{}", carl.id), Some(&body)).await;
+    assert_eq!(demoted.code, 200, "{}", demoted.text);
+    until("the deployer is recreated again", async || {
+        (deployer_uid(&admin, &space).await != after).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,75 @@
+//! Releases and controllers under attack: rollback, panics, supervision.
+
+use http::Method;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, until};
+use crate::releases::charts::{GREETING, asked, at, keep, until_state};
+use crate::request::{Answer, get, with};
+use crate::target::Cluster;
+
+const JSON: &str = "application/json";
+
+/// A client with a tenant's own rights.
+async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    kube::Client::try_from(config.unwrap()).unwrap()
+}
+
+async fn create(client: &kube::Client, path: &str, object: &Value) -> Answer {
+    with(client, Method::POST, path, JSON, object.to_string()).await
+}
+
+/// Numbers, lengths and times at the ends of what Kubernetes admits. An object that is refused is no danger; one that is stored must not
+/// stop a controller.
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_controller() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Person::register(&server, &cluster).await;
+    let kube = client_of(&attacker, &cluster).await;
+    let namespace = &attacker.id;
+    let package = keep(&server, &attacker, namespace, GREETING).await;
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
+    // The Lease of an operation on the release `web`, as if it had changed hands as often as a number can say.
+    // The second time is later than the embedded cluster can represent, which refuses it.
+    let times = [("helm-web", "9999-12-30T21:59:59.999999Z"), ("helm-late", "9999-12-31T23:59:59.999999Z")];
+    for (name, time) in times {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"leaseTransitions": i32::MAX, "leaseDurationSeconds": i32::MAX, "renewTime": time},
+        });
+        let written = create(&kube, &leases, &lease).await;
+        let is_refused = written.code == 403 || (written.code == 400 && name == "helm-late");
+        assert!(written.code == 201 || is_refused, "{}", written.text);
+    }
+    for (number, length) in ["9223372036854775807s", "8783h", "0s", "0.0000000001ms"].iter().enumerate() {
+        let name = format!("hostile-{number}");
+        let release = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name},
+            "spec": {
+                "name": name, "version": i64::MAX, "source": {"package": package}, "interval": length,
+                "options": {"timeout": length, "maxHistory": i64::MAX}, "remediation": {"retries": i64::MAX},
+            },
+        });
+        let written = create(&kube, &releases, &release).await;
+        assert!(matches!(written.code, 201 | 422), "{}", written.text);
+    }
+    let body = asked(namespace, "web", &package, &json!({"greeting": "hello"}));
+    let made = attacker.call(Method::POST, "releases", Some(&body)).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    until_state(&server, &attacker.token, &at(namespace, "web"), "active").await;
+    // The controllers of accounts and of releases serve others.
+    let other = Person::register(&server, &cluster).await;
+    let package = keep(&server, &other, &other.id, GREETING).await;
+    let body = asked(&other.id, "web", &package, &json!({"greeting": "hello"}));
+    assert_eq!(other.call(Method::POST, "releases", Some(&body)).await.code, 201);
+    until_state(&server, &other.token, &at(&other.id, "web"), "active").await;
+    let platform = server.platform();
+    until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
+    let metrics = get(&platform, "/metrics").await.text;
+    assert!(!metrics.contains("longshore_reconcile_panics_total"), "{metrics}");
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+}

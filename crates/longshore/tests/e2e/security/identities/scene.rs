@@ -1,0 +1,301 @@
+//! A tenant who attacks, people with more rights who touch the tenant's releases, and what the tenant is after.
+
+use helm_release::Record;
+use helm_release::record::HookRecord;
+use http::Method;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, call, until, unused_phone};
+use crate::program::Server;
+use crate::releases::charts::{asked, at, keep, until_state};
+use crate::request::{Answer, get};
+use crate::target::Cluster;
+
+/// A chart with a workload, a test and whatever else a value asks for. Nothing of it takes time to become ready.
+pub const CHART: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+    ("values.yaml", "greeting: hello\nextra: \"\"\n"),
+    (
+        "templates/web.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  replicas: 0\n  \
+         selector: {matchLabels: {app: {{ .Release.Name }}}}\n  template:\n    metadata:\n      labels: {app: {{ .Release.Name }}}\n    \
+         spec:\n      containers:\n      - {name: web, image: web}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  \
+         name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting | quote }}\n",
+    ),
+    (
+        "templates/test.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-test\n  annotations: {helm.sh/hook: test}\n",
+    ),
+    ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
+];
+
+/// The deputies whose rights a tenant is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deputy {
+    /// Of the platform, and no member of the tenant's workspace.
+    Administrator,
+    /// Also of another workspace.
+    Member,
+}
+
+pub struct Scene {
+    pub cluster: Cluster,
+    pub server: Server,
+    /// Owns the workspace, and its namespace of the same name.
+    pub tenant: Person,
+    /// The tenant's own access to Kubernetes.
+    pub kube: kube::Client,
+    pub administrator: Person,
+    pub member: Person,
+    pub workspace: String,
+    pub package: String,
+}
+
+impl Scene {
+    pub async fn new() -> Self {
+        let (cluster, server) = Cluster::with_platform().await;
+        let tenant = Person::register(&server, &cluster).await;
+        let member = Person::register(&server, &cluster).await;
+        let administrator = Person::administrator(&server, &cluster).await;
+        let workspace = format!("t{}", unused_phone());
+        tenant.workspace(&cluster, &workspace).await;
+        tenant.takes_in(&workspace, &member, "developer").await;
+        let kube = client_of(&tenant, &cluster).await;
+        let package = keep(&server, &tenant, &workspace, CHART).await;
+        let scene = Self { cluster, server, tenant, kube, administrator, member, workspace, package };
+        for deputy in [Deputy::Administrator, Deputy::Member] {
+            scene.plant_prey(deputy).await;
+        }
+        scene
+    }
+
+    pub fn deputy(&self, deputy: Deputy) -> &Person {
+        match deputy {
+            Deputy::Administrator => &self.administrator,
+            Deputy::Member => &self.member,
+        }
+    }
+
+    /// A release of the tenant's, deployed.
+    pub async fn install(&self, name: &str) {
+        let body = asked(&self.workspace, name, &self.package, &json!({"greeting": "mine"}));
+        let made = self.tenant.call(Method::POST, "releases", Some(&body)).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        self.until_active(name).await;
+    }
+
+    /// Waits until a release is active in its newest version.
+    pub async fn until_active(&self, name: &str) {
+        let path = at(&self.workspace, name);
+        until("the release is active", async || {
+            let release = self.tenant.get(&path).await;
+            let done = release["deployedVersion"] == release["version"];
+            (release["state"] == "active" && done).then_some(())
+        })
+        .await;
+    }
+
+    pub async fn until_state(&self, name: &str, state: &str) -> Value {
+        until_state(&self.server, &self.tenant.token, &at(&self.workspace, name), state).await
+    }
+
+    /// Something done with a release by somebody.
+    pub async fn act(&self, who: &Person, name: &str, act: &str, body: Option<&Value>) -> Answer {
+        who.call(Method::POST, &format!("{}/{act}", at(&self.workspace, name)), body).await
+    }
+
+    /// New values of a release, by somebody, who is its last actor then.
+    pub async fn upgrade(&self, who: &Person, name: &str, values: &Value) -> Answer {
+        let body = json!({"values": values});
+        who.call(Method::PATCH, &at(&self.workspace, name), Some(&body)).await
+    }
+
+    /// An upgrade that is deployed.
+    pub async fn upgraded(&self, who: &Person, name: &str, greeting: &str) {
+        let answer = self.upgrade(who, name, &json!({"greeting": greeting})).await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+        let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client().await, &self.workspace);
+        until("the upgrade is deployed", async || {
+            let map = maps.get_opt(name).await.unwrap()?;
+            (map.data?["greeting"] == greeting).then_some(())
+        })
+        .await;
+        self.until_active(name).await;
+    }
+
+    /// Whom the release acts as.
+    pub async fn runs_as(&self, name: &str) -> Value {
+        let requests =
+            get(&self.cluster.client().await, "/apis/longshore.dev/v1alpha1/helmrequests").await.json();
+        let requests = requests["items"].as_array().unwrap().clone();
+        let is_ours = |request: &&Value| {
+            request["spec"]["releaseName"] == name && request["spec"]["namespace"] == self.workspace.as_str()
+        };
+        requests.iter().find(is_ours).unwrap()["spec"]["runAs"].clone()
+    }
+
+    /// A Helm record, or the newest, as the tenant reads it.
+    pub async fn record(&self, name: &str, revision: Option<i64>) -> (Secret, Record) {
+        let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
+        let params = kube::api::ListParams::default().labels(&format!("owner=helm,name={name}"));
+        let all = secrets.list(&params).await.unwrap().items;
+        let number = |secret: &Secret| secret.labels()["version"].parse::<i64>().unwrap();
+        let meant = |secret: &Secret| revision.is_none_or(|revision| number(secret) == revision);
+        let secret = all.into_iter().filter(meant).max_by_key(number).unwrap();
+        let record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
+        (secret, record)
+    }
+
+    /// Changes the newest Helm record, as the tenant can: it is a Secret of theirs.
+    pub async fn forge(&self, name: &str, change: impl Fn(&mut Record)) {
+        self.forge_revision(name, None, change).await;
+    }
+
+    pub async fn forge_revision(&self, name: &str, revision: Option<i64>, change: impl Fn(&mut Record)) {
+        let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
+        for _ in 0..10 {
+            let (mut secret, mut record) = self.record(name, revision).await;
+            change(&mut record);
+            let text = ByteString(record.encode().unwrap().into_bytes());
+            secret.data = Some([("release".to_owned(), text)].into());
+            match secrets.replace(&secret.name_any(), &PostParams::default(), &secret).await {
+                Ok(_) => return,
+                // The platform wrote at the same time.
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(error) => panic!("the tenant cannot write the record: {error}"),
+            }
+        }
+        panic!("the record changes all the time");
+    }
+
+    /// What the tenant adds to a record: hooks for every event, and objects, that need the rights of this deputy.
+    pub fn loot(&self, deputy: Deputy) -> impl Fn(&mut Record) {
+        let victim = self.deputy(deputy).id.clone();
+        let workspace = self.workspace.clone();
+        move |record| {
+            let binding = format!(
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: loot-{workspace}}}\n\
+                 roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}\n\
+                 subjects: [{{kind: ServiceAccount, name: default, namespace: {workspace}}}]\n"
+            );
+            let map = |name: &str| {
+                format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {victim}}}\n")
+            };
+            let events = [
+                "pre-delete",
+                "post-delete",
+                "pre-rollback",
+                "post-rollback",
+                "pre-upgrade",
+                "post-upgrade",
+                "test",
+            ];
+            for (at, manifest) in [binding, map("loot-hook")].into_iter().enumerate() {
+                record.hooks.push(HookRecord {
+                    name: format!("loot-{at}"),
+                    kind: "ConfigMap".to_owned(),
+                    path: format!("web/templates/loot-{at}.yaml"),
+                    manifest,
+                    events: events.iter().map(|event| (*event).to_owned()).collect(),
+                    weight: -1,
+                    ..HookRecord::default()
+                });
+            }
+            let workload = format!(
+                "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: prey, namespace: {victim}}}\nspec:\n  \
+                 selector: {{matchLabels: {{app: prey}}}}\n"
+            );
+            for manifest in [map("loot-manifest"), map("prey"), workload] {
+                record.manifest.push_str("---\n");
+                record.manifest.push_str(&manifest);
+            }
+        }
+    }
+
+    /// Objects of the deputy's that say that they are the release's, so that only rights keep them from being removed.
+    async fn plant_prey(&self, deputy: Deputy) {
+        let namespace = &self.deputy(deputy).id;
+        let annotations =
+            json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": self.workspace});
+        let metadata = json!({"name": "prey", "annotations": annotations, "labels": {"app.kubernetes.io/managed-by": "Helm"}});
+        let map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let client = self.cluster.client().await;
+        Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &map).await.unwrap();
+        let secret: Secret = serde_json::from_value(
+            json!({"metadata": {"name": "prey"}, "stringData": {"password": "the-secret-of-the-deputy"}}),
+        )
+        .unwrap();
+        Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &secret).await.unwrap();
+        let workload: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
+            "metadata": metadata,
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "prey"}}, "template": {
+                "metadata": {"labels": {"app": "prey"}}, "spec": {"containers": [{"name": "prey", "image": "prey"}]}}},
+        }))
+        .unwrap();
+        Api::namespaced(client, namespace).create(&PostParams::default(), &workload).await.unwrap();
+    }
+
+    /// Nothing was made, changed or removed that the tenant may not.
+    pub async fn assert_unharmed(&self, deputy: Deputy, when: &str) {
+        let client = self.cluster.client().await;
+        let namespace = &self.deputy(deputy).id;
+        let at = |path: &str| format!("/api/v1/namespaces/{namespace}/configmaps/{path}");
+        for loot in [
+            format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/loot-{}", self.workspace),
+            at("loot-hook"),
+            at("loot-manifest"),
+            at("loot-chart"),
+        ] {
+            assert_eq!(get(&client, &loot).await.code, 404, "{when}, as {deputy:?}: {loot} was made");
+        }
+        assert_eq!(get(&client, &at("prey")).await.code, 200, "{when}, as {deputy:?}: it was removed");
+        let workload = get(&client, &format!("/apis/apps/v1/namespaces/{namespace}/deployments/prey")).await;
+        assert_eq!(workload.code, 200, "{when}, as {deputy:?}: the workload was removed");
+        assert!(!workload.text.contains("restartedAt"), "{when}, as {deputy:?}: it was restarted");
+    }
+
+    /// A token of somebody's that is good for this.
+    pub async fn token(&self, of: &Person, scopes: &[&str]) -> String {
+        let body = json!({"name": format!("s{}", unused_phone()), "scopes": scopes});
+        let made = of.call(Method::POST, "tokens", Some(&body)).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        made.json()["token"].as_str().unwrap().to_owned()
+    }
+
+    /// A call with such a token.
+    pub async fn with_token(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        call(&self.server.platform(), Some(token), method, path, body).await
+    }
+
+    /// Ends a release that cannot be uninstalled, as an administrator.
+    pub async fn force_delete(&self, name: &str) {
+        let path = format!("{}?force=true", at(&self.workspace, name));
+        let answer = self.administrator.call(Method::DELETE, &path, None).await;
+        assert!(matches!(answer.code, 200 | 202 | 404), "{}: {}", answer.code, answer.text);
+    }
+}
+
+/// A person's own client.
+async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    kube::Client::try_from(config).unwrap()
+}
+
+/// A merge patch on the status of a release, by this client.
+pub async fn patch_status(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    status: &Value,
+) -> Result<(), kube::Error> {
+    let api: Api<kube_types::HelmRelease> = Api::namespaced(client.clone(), namespace);
+    let patch = Patch::Merge(json!({"status": status}));
+    api.patch_status(name, &PatchParams::default(), &patch).await.map(drop)
+}

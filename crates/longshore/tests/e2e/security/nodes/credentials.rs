@@ -1,0 +1,113 @@
+//! What the certificate of a tenant's node is good for beside its Node and pods, and how long.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::authentication::v1::TokenReview;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{Event, Namespace, Node};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube_types::User;
+use serde_json::{Value, json};
+
+use super::{Attacker, forbidden, kubelet_request};
+use crate::console::Visitor;
+use crate::platform::until;
+use crate::target::{Cluster, only_on_embedded};
+
+fn event(name: &str, namespace: &str, involved: &Value) -> Event {
+    let mut event = json!({"metadata": {"name": name, "namespace": namespace}, "involvedObject": involved,
+        "reason": "Attack", "message": "x", "type": "Warning"});
+    if event["involvedObject"]["kind"] == "Pod" {
+        event["involvedObject"]["namespace"] = namespace.into();
+    }
+    serde_json::from_value(event).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_writes_events_into_another_tenants_namespace() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    let victim = Visitor::register(&server, &cluster).await;
+    let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
+    for namespace in [&attacker.tenant, &victim.namespace] {
+        until("the namespace is there", async || spaces.get_opt(namespace).await.unwrap()).await;
+    }
+    let name = format!("attack-{}", attacker.name);
+    let write = async |namespace: &str, involved: Value| {
+        let events: Api<Event> = Api::namespaced(attacker.node.clone(), namespace);
+        events.create(&PostParams::default(), &event(&name, namespace, &involved)).await
+    };
+    let pod = |name: &str| json!({"kind": "Pod", "name": name});
+    let own = json!({"kind": "Node", "name": attacker.name});
+    for (namespace, involved) in [
+        (victim.namespace.as_str(), pod("x")),
+        ("kube-system", pod("coredns-0")),
+        ("longshore-system", pod("x")),
+        ("default", json!({"kind": "Node", "name": "node-0"})),
+    ] {
+        let refused = forbidden(namespace, write(namespace, involved).await);
+        assert!(refused.contains("longshore-tenant-node-events"), "{namespace}: {refused}");
+    }
+    cluster.removes(format!("/api/v1/namespaces/default/events/{name}"));
+    write("default", own).await.unwrap();
+    write(&attacker.tenant, pod("mine")).await.unwrap();
+    // Another's event does not become its own.
+    let events: Api<Event> = Api::namespaced(attacker.admin.clone(), &victim.namespace);
+    events.create(&PostParams::default(), &event("theirs", &victim.namespace, &pod("x"))).await.unwrap();
+    let taken = Patch::Merge(json!({"message": "changed"}));
+    let events: Api<Event> = Api::namespaced(attacker.node.clone(), &victim.namespace);
+    forbidden("another's event", events.patch("theirs", &PatchParams::default(), &taken).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_reviews_tokens_and_rights_of_others() {
+    // Kubernetes exempts reviews from admission policies, and its node authorizer grants them.
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    let token: TokenReview =
+        serde_json::from_value(json!({"metadata": {}, "spec": {"token": "stolen"}})).unwrap();
+    forbidden("a token", Api::all(attacker.node.clone()).create(&PostParams::default(), &token).await);
+    let access = |resource: &str, name: &str| -> SubjectAccessReview {
+        let about = json!({"verb": "get", "resource": resource, "name": name});
+        serde_json::from_value(
+            json!({"metadata": {}, "spec": {"user": "longshore:user:x", "resourceAttributes": about}}),
+        )
+        .unwrap()
+    };
+    let reviews: Api<SubjectAccessReview> = Api::all(attacker.node.clone());
+    for (resource, name) in [("secrets", "x"), ("nodes", "node-0"), ("nodes", "")] {
+        forbidden(resource, reviews.create(&PostParams::default(), &access(resource, name)).await);
+    }
+    reviews.create(&PostParams::default(), &access("nodes", &attacker.name)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_acts_on_after_its_account_was_deleted() {
+    // On other clusters the lifetime of the certificate is the bound.
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    attacker.report_ready().await;
+    let users: Api<User> = Api::all(attacker.admin.clone());
+    let owner = |user: &User| user.status.as_ref().is_some_and(|status| status.tenant_id == attacker.tenant);
+    let user = users.list(&ListParams::default()).await.unwrap().into_iter().find(owner).unwrap();
+    let account = user.metadata.name.unwrap();
+    users.delete(&account, &DeleteParams::default()).await.unwrap();
+    until("the account is gone", async || users.get_opt(&account).await.unwrap().is_none().then_some(()))
+        .await;
+    let nodes: Api<Node> = Api::all(attacker.node.clone());
+    forbidden("its Node", nodes.get_opt(&attacker.name).await);
+    forbidden("a new Node", attacker.register(&attacker.untainted()).await);
+    let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
+    let (request, _) = kubelet_request(&attacker.name);
+    let csr = json!({"metadata": {"name": "renewal"}, "spec": {
+        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
+    let renewal = csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await;
+    forbidden("the next certificate", renewal);
+}
