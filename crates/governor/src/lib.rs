@@ -6,7 +6,7 @@
 //! API Priority and Fairness of kube-apiserver with one queue per flow instead of shuffle sharding.
 //!
 //! Modules in reading order: [`seats`] (requests being executed), [`bytes`] (memory held on behalf of callers),
-//! [`streams`] (long-running requests), [`metrics`] (totals per level).
+//! [`streams`] (long-running requests), [`work`] (CPU-heavy work on a bounded pool), [`metrics`] (totals per level).
 //!
 //! Invariants: everything acquired is a guard that returns its share when dropped; uncontended acquisition takes one
 //! short lock; nothing here knows HTTP, Kubernetes or tenants.
@@ -15,6 +15,7 @@ pub mod bytes;
 pub mod metrics;
 pub mod seats;
 pub mod streams;
+pub mod work;
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
@@ -129,15 +130,15 @@ impl Default for LevelLimits {
 /// Why something was not admitted. The caller may try again after [`Rejected::retry_after`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    #[error("too many requests of this user are waiting (limit {0})")]
+    #[error("too many requests of this user or workspace are waiting (limit {0})")]
     FlowQueueFull(usize),
     #[error("too many requests are waiting (limit {0})")]
     QueueFull(usize),
     #[error("no request could be executed within {} s", .0.as_secs())]
     Timeout(Duration),
-    #[error("request bodies and watch events of this user hold too much memory (limit {0} bytes)")]
+    #[error("memory held for this user or workspace is over its budget (limit {0} bytes)")]
     FlowBytes(u64),
-    #[error("request bodies and watch events hold too much memory (limit {0} bytes)")]
+    #[error("memory held for all callers is over its budget (limit {0} bytes)")]
     Bytes(u64),
     #[error("too many open watches of this user (limit {0})")]
     FlowStreams(usize),

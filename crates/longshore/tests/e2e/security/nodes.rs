@@ -45,7 +45,16 @@ async fn request_certificate(cluster: &Cluster, script: &Script, node: &str) -> 
         "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
     let csrs: Api<CertificateSigningRequest> = Api::all(joiner);
-    csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await.unwrap();
+    let csr: CertificateSigningRequest = serde_json::from_value(csr).unwrap();
+    // A real API server learns of a new join token from a watch, so that the first attempts may be answered by 401.
+    until("the API server accepts the join token", async || {
+        match csrs.create(&PostParams::default(), &csr).await {
+            Ok(created) => Some(created),
+            Err(kube::Error::Api(status)) if status.code == 401 => None,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
     let observed: Api<CertificateSigningRequest> = Api::all(cluster.client().await);
     until("the certificate request is decided", async || {
         let status = observed.get(&name).await.unwrap().status?;

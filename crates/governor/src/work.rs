@@ -1,0 +1,277 @@
+//! CPU-heavy work on a bounded pool: validation, patches, unpacking, rendering.
+//!
+//! A [`WorkPool`] admits work by slots and bytes, fairly per flow (a workspace or a user), and runs it on blocking threads, so that
+//! async workers stay free. The work gets a [`Ticket`]: it reserves memory before it allocates, and it checks at intervals whether
+//! it should stop because its deadline has passed or its caller is gone.
+//!
+//! Invariants: slot and bytes are held until the work has really ended, not until its caller stops waiting; a flow never holds
+//! more than its share; waiting for a slot is bounded.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::bytes::{ByteBudget, ByteUsage, Reserved};
+use crate::seats::{Seat, SeatUsage, Seats};
+use crate::{Flow, Limits, Rejected};
+
+/// Limits of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkLimits {
+    /// Work done at once.
+    pub slots: usize,
+    pub slots_per_flow: usize,
+    /// Work waiting for a slot.
+    pub queue: usize,
+    pub queue_per_flow: usize,
+    /// The longest wait for a slot.
+    pub wait: Duration,
+    /// Bytes reserved.
+    pub bytes: u64,
+    pub bytes_per_flow: u64,
+}
+
+/// A bounded pool for heavy work. Clones share it.
+#[derive(Clone)]
+pub struct WorkPool {
+    seats: Arc<Seats>,
+    bytes: Arc<ByteBudget>,
+    hasher: RandomState,
+}
+
+/// Why work did not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    #[error("the work took longer than {} s", .0.as_secs())]
+    DeadlineExceeded(Duration),
+    #[error("the work panicked")]
+    Panicked,
+}
+
+/// Why work should stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Interrupted {
+    #[error("cancelled: the caller is gone")]
+    Cancelled,
+    #[error("the deadline has passed")]
+    DeadlineExceeded,
+}
+
+/// A slot and reserved bytes, for work that is not run by [`WorkPool::run`] (a download, for example). Returned when dropped.
+#[must_use]
+pub struct Permit {
+    pub reserved: Reserved,
+    _seat: Seat,
+}
+
+/// What running work knows of its admission.
+pub struct Ticket {
+    cancelled: Arc<AtomicBool>,
+    deadline: Instant,
+    reserved: Mutex<Reserved>,
+}
+
+impl Ticket {
+    /// Fails when the work should stop. Costs some ten nanoseconds.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Interrupted::Cancelled);
+        }
+        if Instant::now() >= self.deadline {
+            return Err(Interrupted::DeadlineExceeded);
+        }
+        Ok(())
+    }
+
+    /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
+        self.reserved.lock().grow(bytes)
+    }
+}
+
+/// Cancels the work when the future that waits for it is dropped.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl WorkPool {
+    pub fn new(limits: &WorkLimits) -> Self {
+        let &WorkLimits { slots, slots_per_flow, queue, queue_per_flow, wait, bytes, bytes_per_flow } =
+            limits;
+        let (seats, seats_per_flow) = (slots, slots_per_flow);
+        let (streams, streams_per_flow) = (0, 0);
+        Self {
+            seats: Arc::new(Seats::new(Limits {
+                seats,
+                seats_per_flow,
+                queue,
+                queue_per_flow,
+                wait,
+                bytes,
+                bytes_per_flow,
+                streams,
+                streams_per_flow,
+            })),
+            bytes: Arc::new(ByteBudget::new(bytes, bytes_per_flow)),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The flow of a workspace or user known by `key`.
+    pub fn flow(&self, key: impl Hash) -> Flow {
+        Flow(self.hasher.hash_one(key))
+    }
+
+    /// Waits for a slot, then reserves `bytes`. Cancel-safe.
+    pub async fn admit(&self, flow: Flow, bytes: u64) -> Result<Permit, Rejected> {
+        let seat = self.seats.acquire(flow).await?;
+        let reserved = self.bytes.reserve(flow, bytes)?;
+        Ok(Permit { reserved, _seat: seat })
+    }
+
+    /// Runs `work` on a blocking thread once it is admitted with `bytes`. Dropping the future cancels: work that has not begun
+    /// never runs, running work is told by [`Ticket::check`]. The deadline counts from admission.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        flow: Flow,
+        bytes: u64,
+        deadline: Duration,
+        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        let Permit { reserved, _seat: seat } = self.admit(flow, bytes).await?;
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let guard = CancelOnDrop(cancelled.clone());
+        let end = Instant::now().checked_add(deadline).ok_or(WorkError::DeadlineExceeded(deadline))?;
+        let running = spawn_blocking(move || {
+            let ticket = Ticket { cancelled, deadline: end, reserved: Mutex::new(reserved) };
+            let done = ticket.check().is_ok().then(|| work(&ticket));
+            drop((ticket, seat));
+            done
+        });
+        let done = tokio::time::timeout(deadline, running).await;
+        drop(guard);
+        match done {
+            Ok(Ok(Some(done))) => Ok(done),
+            Ok(Ok(None)) | Err(_) => Err(WorkError::DeadlineExceeded(deadline)),
+            Ok(Err(_)) => Err(WorkError::Panicked),
+        }
+    }
+
+    pub fn slots(&self) -> SeatUsage {
+        self.seats.usage()
+    }
+
+    pub fn bytes(&self) -> ByteUsage {
+        self.bytes.usage()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    fn pool(slots: usize) -> WorkPool {
+        WorkPool::new(&WorkLimits {
+            slots,
+            slots_per_flow: 1,
+            queue: 10,
+            queue_per_flow: 10,
+            wait: DEADLINE,
+            bytes: 100,
+            bytes_per_flow: 60,
+        })
+    }
+
+    #[tokio::test]
+    async fn flow_waits_for_its_share_while_others_run() {
+        let pool = pool(2);
+        let (greedy, other) = (pool.flow("greedy"), pool.flow("other"));
+        let (release, blocked) = mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.run(greedy, 0, DEADLINE, move |_| blocked.recv().is_ok()).await }
+        });
+        let second = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.run(greedy, 0, DEADLINE, |_| ()).await }
+        });
+        while pool.slots().queued == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.run(other, 0, DEADLINE, |_| 7).await, Ok(7));
+        assert!(!second.is_finished());
+        release.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(true));
+        assert_eq!(second.await.unwrap(), Ok(()));
+        assert_eq!((pool.slots().used, pool.bytes().held), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn dropped_caller_cancels_and_the_slot_is_held_until_the_work_ends() {
+        let pool = pool(1);
+        let flow = pool.flow("a");
+        let (began, begin) = tokio::sync::oneshot::channel();
+        let (ended, end) = tokio::sync::oneshot::channel();
+        let (release, blocked) = mpsc::channel::<()>();
+        let running = tokio::spawn({
+            let pool = pool.clone();
+            async move {
+                let work = move |ticket: &Ticket| {
+                    began.send(()).unwrap();
+                    blocked.recv().unwrap();
+                    ended.send(ticket.check()).unwrap();
+                };
+                pool.run(flow, 10, DEADLINE, work).await
+            }
+        });
+        begin.await.unwrap();
+        running.abort();
+        assert!(running.await.unwrap_err().is_cancelled());
+        assert_eq!((pool.slots().used, pool.bytes().held), (1, 10));
+        release.send(()).unwrap();
+        assert_eq!(end.await.unwrap(), Err(Interrupted::Cancelled));
+        while pool.slots().used > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.bytes().held, 0);
+    }
+
+    #[tokio::test]
+    async fn work_stops_waiting_at_its_deadline_and_reserves_within_its_share() {
+        let pool = pool(1);
+        let flow = pool.flow("a");
+        let deadline = Duration::from_millis(20);
+        let (release, blocked) = mpsc::channel::<()>();
+        let late = pool.run(flow, 0, deadline, move |_| blocked.recv().is_ok()).await;
+        assert_eq!(late, Err(WorkError::DeadlineExceeded(deadline)));
+        release.send(()).unwrap();
+        let stopped = |ticket: &Ticket| loop {
+            if let Err(interrupted) = ticket.check() {
+                return interrupted;
+            }
+        };
+        let stopped = pool.run(flow, 0, deadline, stopped).await;
+        assert!(
+            matches!(stopped, Ok(Interrupted::DeadlineExceeded) | Err(WorkError::DeadlineExceeded(_))),
+            "{stopped:?}"
+        );
+        let refused = pool.run(flow, 50, DEADLINE, |ticket| (ticket.reserve(10), ticket.reserve(1))).await;
+        assert_eq!(refused, Ok((Ok(()), Err(Rejected::FlowBytes(60)))));
+        assert_eq!(pool.run(flow, 0, DEADLINE, |_| panic!("boom")).await, Err::<(), _>(WorkError::Panicked));
+        assert_eq!((pool.slots().used, pool.bytes().held), (0, 0));
+    }
+}
