@@ -42,6 +42,9 @@ pub struct TestArgs {
 const SUITE: &str = "longshore::e2e";
 /// Its tests mostly wait, for programs that wait for a cluster.
 const SUITE_THREADS_PER_CORE: usize = 2;
+/// Real clusters among which the suite is divided: tests that run servers take turns on a cluster, because all servers of a cluster
+/// elect one leader.
+const DEVCLUSTERS: usize = 2;
 /// Binaries that run at the same time: one that waits leaves the cores to the other.
 const BINARIES_AT_ONCE: usize = 2;
 
@@ -95,7 +98,7 @@ fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
             _ => None,
         };
         if let Some(plane) = &plane {
-            report.extend(on_devcluster(project, build, plane, &programs, filters)?);
+            report.extend(on_devclusters(project, build, plane, &programs, filters)?);
         }
         if let Some(recordings) = recordings {
             results.extend(recordings.join().map_err(|_| anyhow!("the recordings panicked"))??);
@@ -108,23 +111,41 @@ fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The end-to-end suite on a fresh real cluster.
-fn on_devcluster(
+/// The end-to-end suite on fresh real clusters, each of which gets every n-th test.
+fn on_devclusters(
     project: &Project,
     build: &Build,
     plane: &ControlPlane,
     programs: &[(OsString, OsString)],
     filters: &[String],
 ) -> Result<Report> {
-    let cluster = Held::start(plane, &project.target().join("devcluster"), false)?;
     let suite = build.tests.iter().find(|test| test.name == SUITE).context("there is no end-to-end suite")?;
-    let mut job = Job::new(suite, threads(suite)?)
-        .env("LONGSHORE_TARGET", "devcluster")
-        .env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
-    job.env.extend(programs.iter().cloned());
-    job.label = format!("devcluster {SUITE}");
-    job.filters = filters.to_vec();
-    runner::run(&[job], 1)
+    let mut names = suite.list()?;
+    names.retain(|name| filters.is_empty() || filters.iter().any(|filter| name.contains(filter)));
+    let mut clusters = Vec::new();
+    let mut jobs = Vec::new();
+    for (number, tests) in shares(names, DEVCLUSTERS).into_iter().enumerate() {
+        let cluster = Held::start(plane, &project.target().join(format!("devcluster-{number}")), false)?;
+        let mut job = Job::new(suite, threads(suite)?)
+            .env("LONGSHORE_TARGET", "devcluster")
+            .env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
+        job.env.extend(programs.iter().cloned());
+        job.label = format!("devcluster {SUITE}");
+        job.tests = tests;
+        clusters.push(cluster);
+        jobs.push(job);
+    }
+    runner::run(&jobs, DEVCLUSTERS)
+}
+
+/// Deals `names` out into at most `count` shares; none is empty.
+fn shares(names: Vec<String>, count: usize) -> Vec<BTreeSet<String>> {
+    let mut shares = vec![BTreeSet::new(); count];
+    for (position, name) in names.into_iter().enumerate() {
+        shares[position % count].insert(name);
+    }
+    shares.retain(|share| !share.is_empty());
+    shares
 }
 
 /// Prints the summary; failures are an error.
@@ -220,6 +241,17 @@ impl PlainRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_cover_all_names_once() {
+        let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let dealt = shares(names(&["a", "b", "c"]), 2);
+        let expected: Vec<BTreeSet<String>> =
+            [names(&["a", "c"]), names(&["b"])].into_iter().map(BTreeSet::from_iter).collect();
+        assert_eq!(dealt, expected);
+        assert_eq!(shares(names(&["a"]), 2).len(), 1);
+        assert!(shares(Vec::new(), 2).is_empty());
+    }
 
     #[test]
     fn real_run_repeats_only_skipped_tests() {

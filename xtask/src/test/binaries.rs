@@ -21,6 +21,20 @@ pub struct Binary {
     pub executable: PathBuf,
 }
 
+impl Binary {
+    /// Names of all its tests, sorted.
+    pub fn list(&self) -> Result<Vec<String>> {
+        let mut command = Command::new(&self.executable);
+        let output = command.args(["--list", "--format=terse"]).current_dir(&self.folder).output();
+        let output = output.with_context(|| format!("cannot start {}", self.executable.display()))?;
+        if !output.status.success() {
+            bail!("{} failed: {}", spoken(&command), output.status);
+        }
+        let text = String::from_utf8(output.stdout).context("names of tests are not UTF-8")?;
+        Ok(text.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
+    }
+}
+
 /// All that was built.
 pub struct Build {
     pub tests: Vec<Binary>,

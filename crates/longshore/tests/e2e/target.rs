@@ -75,13 +75,13 @@ pub fn only_on_a_real_cluster() -> bool {
     real
 }
 
-/// The turn to run servers on a real cluster: they elect one leader among all of them, so that one test after the other
-/// does. On embedded everybody has a cluster of their own. Dropped, it is the next one's turn.
+/// A lock per real cluster for tests that run servers: all servers of a cluster elect one leader, so these tests run one after the
+/// other. On embedded each test has its own cluster and needs no lock. Released when dropped.
 pub fn turn() -> Option<fs::File> {
-    if matches!(target(), Target::Embedded) {
-        return None;
-    }
-    let file = fs::File::create(env::temp_dir().join("longshore-e2e-turn")).unwrap();
+    let Target::Real(kubeconfig) = target() else { return None };
+    let server = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref()?.server.clone());
+    let key: String = server.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).collect();
+    let file = fs::File::create(env::temp_dir().join(format!("longshore-e2e-turn-{key}"))).unwrap();
     file.lock().unwrap();
     Some(file)
 }
