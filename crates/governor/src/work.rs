@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
 use crate::bytes::{ByteBudget, ByteUsage, Reserved};
@@ -52,6 +53,8 @@ pub enum WorkError {
     DeadlineExceeded(Duration),
     #[error("the work panicked")]
     Panicked,
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 /// Why work should stop.
@@ -70,11 +73,18 @@ pub struct Permit {
     _seat: Seat,
 }
 
+/// How often work that waits for a future is checked for a stop.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What running work knows of its admission.
 pub struct Ticket {
     cancelled: Arc<AtomicBool>,
     deadline: Instant,
     reserved: Mutex<Reserved>,
+    seats: Arc<Seats>,
+    flow: Flow,
+    /// Empty while the work waits for something else.
+    seat: Mutex<Option<Seat>>,
 }
 
 impl Ticket {
@@ -92,6 +102,32 @@ impl Ticket {
     /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
     pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
         self.reserved.lock().grow(bytes)
+    }
+
+    /// Waits for `future` on the thread of the work, without its slot, so that slow answers of others occupy none. Reserved
+    /// bytes are kept. Fails if the work should stop, or if no slot is free again within the pool's wait.
+    pub fn wait<T>(&self, runtime: &Handle, future: impl Future<Output = T>) -> Result<T, WorkError> {
+        drop(self.seat.lock().take());
+        runtime.block_on(async {
+            let stopped = async {
+                loop {
+                    if let Err(interrupted) = self.check() {
+                        return interrupted;
+                    }
+                    tokio::time::sleep(CHECK_INTERVAL).await;
+                }
+            };
+            let resumed = async {
+                let done = future.await;
+                let seat = self.seats.acquire(self.flow).await?;
+                *self.seat.lock() = Some(seat);
+                Ok(done)
+            };
+            tokio::select! {
+                done = resumed => done,
+                interrupted = stopped => Err(interrupted.into()),
+            }
+        })
     }
 }
 
@@ -152,11 +188,11 @@ impl WorkPool {
         let cancelled = Arc::new(AtomicBool::new(false));
         let guard = CancelOnDrop(cancelled.clone());
         let end = Instant::now().checked_add(deadline).ok_or(WorkError::DeadlineExceeded(deadline))?;
+        let seats = self.seats.clone();
         let running = spawn_blocking(move || {
-            let ticket = Ticket { cancelled, deadline: end, reserved: Mutex::new(reserved) };
-            let done = ticket.check().is_ok().then(|| work(&ticket));
-            drop((ticket, seat));
-            done
+            let (reserved, seat) = (Mutex::new(reserved), Mutex::new(Some(seat)));
+            let ticket = Ticket { cancelled, deadline: end, reserved, seats, flow, seat };
+            ticket.check().is_ok().then(|| work(&ticket))
         });
         let done = tokio::time::timeout(deadline, running).await;
         drop(guard);
@@ -273,5 +309,42 @@ mod tests {
         assert_eq!(refused, Ok((Ok(()), Err(Rejected::FlowBytes(60)))));
         assert_eq!(pool.run(flow, 0, DEADLINE, |_| panic!("boom")).await, Err::<(), _>(WorkError::Panicked));
         assert_eq!((pool.slots().used, pool.bytes().held), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn work_that_waits_gives_its_slot_to_others_and_is_cancelled_while_waiting() {
+        let pool = pool(1);
+        let (waiting, other) = (pool.flow("waiting"), pool.flow("other"));
+        let (release, blocked) = tokio::sync::oneshot::channel::<u8>();
+        let (runtime, began) = (Handle::current(), Arc::new(AtomicBool::new(false)));
+        let first = tokio::spawn({
+            let (pool, began) = (pool.clone(), began.clone());
+            let work = move |ticket: &Ticket| {
+                began.store(true, Ordering::Relaxed);
+                ticket.wait(&runtime, blocked)
+            };
+            async move { pool.run(waiting, 10, DEADLINE, work).await }
+        });
+        while !began.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pool.run(other, 0, DEADLINE, |_| 7).await, Ok(7));
+        assert_eq!(pool.bytes().held, 10);
+        release.send(3).unwrap();
+        assert_eq!(first.await.unwrap(), Ok(Ok(Ok(3))));
+
+        let (runtime, (began, begin)) = (Handle::current(), tokio::sync::oneshot::channel());
+        let (ended, end) = tokio::sync::oneshot::channel();
+        let running = tokio::spawn({
+            let pool = pool.clone();
+            let work = move |ticket: &Ticket| {
+                began.send(()).unwrap();
+                ended.send(ticket.wait(&runtime, std::future::pending::<()>())).unwrap();
+            };
+            async move { pool.run(waiting, 0, DEADLINE, work).await }
+        });
+        begin.await.unwrap();
+        running.abort();
+        assert_eq!(end.await.unwrap(), Err(WorkError::Interrupted(Interrupted::Cancelled)));
     }
 }

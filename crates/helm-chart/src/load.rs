@@ -40,12 +40,16 @@ pub enum LoadError {
     Subchart { subchart: Str, chart: Str, problem: Box<LoadError> },
     #[error("charts lie more than {0} deep in each other")]
     TooDeep(usize),
+    #[error("values.yaml: the chart and its subcharts have more than {0} values")]
+    TooManyValues(usize),
 }
 
 /// Loads charts. What they may use up of the limits is counted over all that one loader loads.
 pub struct Loader {
     profile: Profile,
     limits: Limits,
+    /// Values of all charts so far.
+    values: usize,
     /// What a chart's author should know.
     pub warnings: Vec<&'static str>,
 }
@@ -56,7 +60,7 @@ impl Loader {
     }
 
     pub fn with_limits(profile: Profile, limits: Limits) -> Self {
-        Self { profile, limits, warnings: Vec::new() }
+        Self { profile, limits, values: 0, warnings: Vec::new() }
     }
 
     /// A chart that was handed to us as an archive.
@@ -112,6 +116,10 @@ impl Loader {
                 "Chart.yaml" => {}
                 "Chart.lock" => chart.lock = self.lock(&file.data, "Chart.lock")?,
                 "values.yaml" => {
+                    self.values += values_in(&file.data);
+                    if self.values > MAX_VALUES {
+                        return Err(LoadError::TooManyValues(MAX_VALUES));
+                    }
                     chart.values = values::read(&file.data, self.profile)
                         .map_err(|problem| LoadError::Text { file: "values.yaml", problem })?;
                 }
@@ -211,6 +219,16 @@ impl Loader {
     fn lock(&self, text: &Bytes, file: &'static str) -> Result<Option<Lock>, LoadError> {
         Lock::parse(text, self.profile).map_err(|problem| LoadError::Text { file, problem })
     }
+}
+
+/// Values that all `values.yaml` of a chart and its subcharts may have, as far as punctuation tells. Each takes some 150 bytes
+/// while it is read.
+const MAX_VALUES: usize = 1_000_000;
+
+/// No fewer values than a YAML text can have: each has a comma, a colon, a dash, a bracket or the end of a line beside it.
+fn values_in(text: &[u8]) -> usize {
+    let marks = text.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
+    marks.min(text.len() / 2)
 }
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
@@ -387,5 +405,16 @@ mod tests {
             error.starts_with("error unpacking subchart b.tgz in c: decompressed chart is larger"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn values_are_counted_before_they_are_read() {
+        let large = format!("a: [{}]\n", "1,".repeat(600_000));
+        let values = ("values.yaml", large.as_str());
+        assert!(load(&[CHART, values], Profile::Helm4).is_ok());
+        let sub = ("charts/d/Chart.yaml", "apiVersion: v2\nname: d\nversion: 1.0.0\n");
+        let error =
+            load(&[CHART, values, sub, ("charts/d/values.yaml", &large)], Profile::Helm4).unwrap_err();
+        assert!(error.contains("the chart and its subcharts have more than 1000000 values"), "{error}");
     }
 }

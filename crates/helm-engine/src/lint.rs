@@ -6,8 +6,9 @@ use helm_chart::lint::Severity::{Error, Warning};
 use helm_chart::lint::{Entry, Message, Report, Subject, chart_file, crds, dependencies, manifests, values};
 use helm_chart::values::Warning as Note;
 use helm_chart::{Chart, dependencies as subcharts};
+use helm_template::budget::{Budget, Limits, VALUE_BYTES};
 use helm_template::data::{Data, Members};
-use helm_template::exec::{Limits, Overlooked};
+use helm_template::exec::Overlooked;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::Value;
@@ -114,12 +115,15 @@ impl Engine {
         warnings: &mut Vec<Note>,
     ) -> Result<Option<HashMap<String, bytes::Bytes>>, String> {
         let profile = self.profile();
-        let Ok(chart) = subcharts::prepare(prepared.chart.clone(), request.values, profile, warnings) else {
+        let budget = Budget::new(request.limits, outside.admission);
+        let Ok(chart) = subcharts::prepare(&prepared.chart, request.values, profile, &budget, warnings)
+        else {
             return Ok(None);
         };
-        let Some(user) = merged(&chart, request.values, profile, warnings) else { return Ok(None) };
+        let Some(user) = merged(&chart, request.values, profile, &budget, warnings) else { return Ok(None) };
+        let check_schema = request.check_schema;
         let values =
-            helm_chart::values::render_values(&chart, &user, request.check_schema, profile, warnings)
+            helm_chart::values::render_values(&chart, &user, check_schema, profile, &budget, warnings)
                 .map_err(|why| why.to_string())?;
         let mut capabilities = Capabilities::default_of(profile);
         if let Some(version) = &request.kube_version {
@@ -130,8 +134,7 @@ impl Engine {
             capabilities: objects::capabilities(&capabilities, profile),
             profile,
         };
-        let setting =
-            Setting { functions: self.functions(), outside, limits: request.limits, profile, lint: true };
+        let setting = Setting { functions: self.functions(), outside, budget: &budget, profile, lint: true };
         let mut overlooked = Vec::new();
         let files = render(prepared, &chart, &values, &common, &setting, &mut overlooked);
         warnings.extend(overlooked.iter().map(|what| spelt(what, profile)));
@@ -170,9 +173,16 @@ fn spelt(what: &Overlooked, profile: Profile) -> Note {
 
 /// The user's values over the chart's. Lint merges what it has merged once more, so that defaults that the user has
 /// deleted come back.
-fn merged(chart: &Chart, user: &Members, profile: Profile, warnings: &mut Vec<Note>) -> Option<Members> {
-    let values = helm_chart::values::coalesce(chart, user, profile, warnings).ok()?;
-    match Data::try_from(&Value::from(values)) {
+fn merged(
+    chart: &Chart,
+    user: &Members,
+    profile: Profile,
+    budget: &Budget<'_>,
+    warnings: &mut Vec<Note>,
+) -> Option<Members> {
+    let values = Value::from(helm_chart::values::coalesce(chart, user, profile, budget, warnings).ok()?);
+    budget.take(values.count().saturating_mul(VALUE_BYTES)).ok()?;
+    match Data::try_from(&values) {
         Ok(Data::Map(members)) => Some(members),
         _ => None,
     }

@@ -4,6 +4,7 @@ use std::fmt::{Display, Formatter};
 
 use bytes::Bytes;
 use helm_chart::{Chart, dependencies, values};
+use helm_template::budget::Budget;
 use helm_template::data::Members;
 use helm_template::exec::{Functions, Limits};
 use helm_template::functions;
@@ -192,7 +193,8 @@ impl Engine {
             return Err((why, Stage::Values));
         }
         let mut warnings = Vec::new();
-        let settled = self.settle(prepared, request, &mut warnings);
+        let budget = Budget::new(request.limits, outside.admission);
+        let settled = self.settle(prepared, request, &budget, &mut warnings);
         said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
         if let Err(why) = &settled
             && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
@@ -218,7 +220,7 @@ impl Engine {
         let setting = Setting {
             functions: &self.functions,
             outside,
-            limits: request.limits,
+            budget: &budget,
             profile: self.profile,
             lint: false,
         };
@@ -232,11 +234,12 @@ impl Engine {
         &self,
         prepared: &Prepared,
         request: &Request<'_>,
+        budget: &Budget<'_>,
         warnings: &mut Vec<values::Warning>,
     ) -> Result<(Chart, Map), Str> {
-        let chart = dependencies::prepare(prepared.chart.clone(), request.values, self.profile, warnings)?;
-        let values =
-            values::render_values(&chart, request.values, request.check_schema, self.profile, warnings)?;
+        let &Request { values: user, check_schema, .. } = request;
+        let chart = dependencies::prepare(&prepared.chart, user, self.profile, budget, warnings)?;
+        let values = values::render_values(&chart, user, check_schema, self.profile, budget, warnings)?;
         Ok((chart, values))
     }
 }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use helm_chart::Chart;
-use helm_template::exec::{Functions, Limits, Machine, Overlooked, Templates, without_no_value};
+use helm_template::budget::Budget;
+use helm_template::exec::{Functions, Machine, Overlooked, Templates, without_no_value};
 use helm_template::functions::USUAL_KEY;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
@@ -26,7 +27,7 @@ pub struct Rendered {
 pub(crate) struct Setting<'s> {
     pub functions: &'s Functions,
     pub outside: Outside<'s>,
-    pub limits: Limits,
+    pub budget: &'s Budget<'s>,
     pub profile: Profile,
     /// What is missing or refused by the chart's author is no error.
     pub lint: bool,
@@ -56,7 +57,7 @@ pub(crate) fn render(
     }
     let templates =
         Templates::default().with(parsed.iter().flat_map(|file| file.file.templates.iter().cloned()));
-    let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.limits);
+    let mut machine = Machine::new(templates, setting.functions, setting.outside, setting.budget);
     machine.lint = setting.lint;
     machine.ranges_over_integers = setting.profile == Profile::Helm4;
     let rendered = run(&mut machine, names, &found, common);

@@ -14,7 +14,7 @@ pub use folder::{load, load_unasked};
 
 use std::fmt::Write;
 
-use helm_template::outside::{Nowhere, Outside};
+use helm_template::outside::Outside;
 
 use crate::keys::Keys;
 
@@ -31,7 +31,7 @@ impl Host {
 
     /// Without a cluster, and without asking for the addresses of hosts.
     pub fn outside(&self) -> Outside<'_> {
-        Outside { clock: self, random: self, crypto: &self.keys, cluster: &Nowhere, names: &Nowhere }
+        Outside { clock: self, random: self, crypto: &self.keys, ..Outside::NOWHERE }
     }
 }
 

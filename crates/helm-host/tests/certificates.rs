@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use helm_host::Host;
-use helm_template::exec::{Limits, Machine, Templates};
+use helm_template::budget::Budget;
+use helm_template::exec::{Machine, Templates};
 use helm_template::functions;
 use helm_template::outside::KeyKind;
 use helm_template::parse::parse;
@@ -18,7 +19,8 @@ fn render(host: &Host, text: &str) -> String {
     let functions = functions::table(Profile::Helm4);
     let parsed = parse("t", text, &functions).unwrap();
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
-    let mut machine = Machine::new(templates, &functions, host.outside(), Limits::default());
+    let budget = Budget::default();
+    let mut machine = Machine::new(templates, &functions, host.outside(), &budget);
     match machine.run("t", Value::Nil) {
         Ok(out) => String::from_utf8(out).unwrap(),
         Err(why) => why.to_string(),

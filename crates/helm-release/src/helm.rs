@@ -40,6 +40,8 @@ pub struct Helm {
     pub trust: Option<Trust>,
     /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
     pub whole_records: bool,
+    /// The workspace whose share of the renderer is used; else the namespace's.
+    pub workspace: Option<Arc<str>>,
 }
 
 impl Helm {
@@ -63,6 +65,7 @@ impl Helm {
             patience: Duration::ZERO,
             trust: None,
             whole_records: false,
+            workspace: None,
         }
     }
 
@@ -94,7 +97,11 @@ impl Helm {
     }
 
     pub(crate) fn cluster(&self) -> Cluster {
-        Cluster { client: self.objects.clone(), discovery: self.discovery.clone() }
+        Cluster {
+            client: self.objects.clone(),
+            discovery: self.discovery.clone(),
+            workspace: self.workspace.clone(),
+        }
     }
 
     /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.

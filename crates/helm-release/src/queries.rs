@@ -10,6 +10,7 @@ use domain::failure::Kind;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use helm_chart::values::{self, Tree};
 use helm_engine::output;
+use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Value;
@@ -154,7 +155,7 @@ pub fn all_values(record: &Record, profile: Profile) -> Result<Members, QueryErr
 pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, String> {
     let defaults = record.chart.values().map_err(|error| error.to_string())?;
     let chart = Alone { name: &record.chart.head().name, values: &defaults };
-    let values = values::coalesce(chart, &record.config, profile, &mut Vec::new())
+    let values = values::coalesce(chart, &record.config, profile, &Budget::default(), &mut Vec::new())
         .map_err(|mismatch| mismatch.to_string())?;
     match Data::try_from(&Value::from(values)).map_err(|why| why.to_string())? {
         Data::Map(members) => Ok(members),

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::budget::{Admission, Unlimited};
 use crate::data::Data;
 use crate::value::Str;
 
@@ -14,6 +15,8 @@ pub struct Outside<'o> {
     pub crypto: &'o dyn Crypto,
     pub cluster: &'o dyn Cluster,
     pub names: &'o dyn HostNames,
+    /// Grants memory and time.
+    pub admission: &'o dyn Admission,
 }
 
 pub trait Clock {
@@ -100,8 +103,14 @@ pub struct Nowhere;
 
 impl Outside<'static> {
     /// [`Nowhere`] for all of it.
-    pub const NOWHERE: Self =
-        Self { clock: &Nowhere, random: &Nowhere, crypto: &Nowhere, cluster: &Nowhere, names: &Nowhere };
+    pub const NOWHERE: Self = Self {
+        clock: &Nowhere,
+        random: &Nowhere,
+        crypto: &Nowhere,
+        cluster: &Nowhere,
+        names: &Nowhere,
+        admission: &Unlimited,
+    };
 }
 
 impl Cluster for Nowhere {

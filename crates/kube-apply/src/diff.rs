@@ -1,7 +1,7 @@
 //! What is different between two sets of objects, for people and for programs, without a word of what is secret.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use helm_template::data::{Data, Members};
 use helm_template::yaml;
@@ -14,6 +14,11 @@ use crate::object::{Id, Object};
 
 /// A difference that takes longer to find is shown less neatly.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The time that all objects may take for that together.
+const PATIENCE_IN_ALL: Duration = Duration::from_secs(5);
+/// The bytes of changes that are told field by field for one object, and of all differences.
+const OBJECT_BYTES: usize = 4 << 20;
+const BYTES_IN_ALL: usize = 32 << 20;
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
@@ -56,10 +61,11 @@ pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Di
     let mask = Mask::new(before.iter().chain(after), sensitive);
     let new: BTreeMap<Id, &Object> = after.iter().map(|object| (object.id(), object)).collect();
     let old: BTreeMap<Id, &Object> = before.iter().map(|object| (object.id(), object)).collect();
+    let mut left = Left { bytes: BYTES_IN_ALL, until: Instant::now() + PATIENCE_IN_ALL };
     let kept = before.iter().map(|object| (Some(object), new.get(&object.id()).copied()));
     let added =
         after.iter().filter(|object| !old.contains_key(&object.id())).map(|object| (None, Some(object)));
-    kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask)).collect()
+    kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask, &mut left)).collect()
 }
 
 /// What is different between two documents, field by field and as a text. They are compared as they are, and shown as `shown`
@@ -69,13 +75,12 @@ pub fn documents(
     shown: (&Value, &Value),
     titles: (&str, &str),
 ) -> (Vec<Change>, String) {
-    let mut changes = Vec::new();
-    compare(String::new(), Some(before), Some(after), &mut changes);
+    let mut changes = compare(Some(before), Some(after), OBJECT_BYTES).0;
     for change in &mut changes {
         change.before = change.before.take().and_then(|_| shown.0.pointer(&change.path).cloned());
         change.after = change.after.take().and_then(|_| shown.1.pointer(&change.path).cloned());
     }
-    (changes, lines(&readable(shown.0), &readable(shown.1), titles))
+    (changes, lines(&readable(shown.0), &readable(shown.1), titles, PATIENCE))
 }
 
 /// All of it as one text.
@@ -83,7 +88,18 @@ pub fn text(differences: &[Difference]) -> String {
     differences.iter().map(|difference| difference.text.as_str()).collect()
 }
 
-fn difference(before: Option<&Object>, after: Option<&Object>, mask: &Mask) -> Option<Difference> {
+/// What a comparison may still take.
+struct Left {
+    bytes: usize,
+    until: Instant,
+}
+
+fn difference(
+    before: Option<&Object>,
+    after: Option<&Object>,
+    mask: &Mask,
+    left: &mut Left,
+) -> Option<Difference> {
     let what = match (before, after) {
         (None, _) => What::Added,
         (_, None) => What::Removed,
@@ -92,42 +108,102 @@ fn difference(before: Option<&Object>, after: Option<&Object>, mask: &Mask) -> O
     };
     let object = after.or(before)?;
     let (old, new) = mask.pair(before.map(Object::value), after.map(Object::value));
-    let mut changes = Vec::new();
-    compare(String::new(), old.as_ref(), new.as_ref(), &mut changes);
-    let text = unified(&object.id(), old.as_ref(), new.as_ref(), what);
+    let (changes, complete) = compare(old.as_ref(), new.as_ref(), left.bytes.min(OBJECT_BYTES));
+    let patience = left.until.saturating_duration_since(Instant::now()).min(PATIENCE);
+    let mut text = if patience.is_zero() || left.bytes == 0 {
+        format!("{} {what:?}: not shown, the comparison is too large\n", object.id())
+    } else {
+        unified(&object.id(), old.as_ref(), new.as_ref(), what, patience)
+    };
+    if text.len() > left.bytes {
+        text.truncate(text.floor_char_boundary(left.bytes));
+        text.push_str("\n(the rest is not shown, the comparison is too large)\n");
+    }
+    let shown: usize = changes.iter().map(Change::bytes).sum();
+    left.bytes = left.bytes.saturating_sub(shown + text.len());
+    if !complete {
+        text.push_str("(not all changes are told field by field)\n");
+    }
     Some(Difference { id: object.id(), source: object.source.clone(), what, changes, text })
 }
 
-/// Field by field; lists of another length are one change.
-pub(crate) fn compare(
-    path: String,
-    before: Option<&Value>,
-    after: Option<&Value>,
-    changes: &mut Vec<Change>,
-) {
-    match (before, after) {
-        (Some(Value::Object(old)), Some(Value::Object(new))) => {
-            let added = new.keys().filter(|key| !old.contains_key(*key));
-            for key in old.keys().chain(added) {
-                let token = key.replace('~', "~0").replace('/', "~1");
-                compare(format!("{path}/{token}"), old.get(key), new.get(key), changes);
-            }
-        }
-        (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
-            for (at, (old, new)) in old.iter().zip(new).enumerate() {
-                compare(format!("{path}/{at}"), Some(old), Some(new), changes);
-            }
-        }
-        (before, after) if before == after => {}
-        (before, after) => changes.push(Change { path, before: before.cloned(), after: after.cloned() }),
+impl Change {
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.path.len()
+            + [&self.before, &self.after].into_iter().flatten().map(bytes).sum::<usize>()
     }
 }
 
-fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What) -> String {
+fn bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(bytes).sum(),
+            Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + bytes(value)).sum(),
+            _ => 0,
+        }
+}
+
+/// Field by field, as far as so many bytes go, and whether that is all; lists of another length are one change.
+pub(crate) fn compare(before: Option<&Value>, after: Option<&Value>, most: usize) -> (Vec<Change>, bool) {
+    let mut comparison = Comparison { path: String::new(), changes: Vec::new(), left: most, complete: true };
+    comparison.fields(before, after);
+    (comparison.changes, comparison.complete)
+}
+
+struct Comparison {
+    /// The pointer to what is compared.
+    path: String,
+    changes: Vec<Change>,
+    left: usize,
+    complete: bool,
+}
+
+impl Comparison {
+    /// Compares what stands at a token below.
+    fn below(&mut self, token: &str, before: Option<&Value>, after: Option<&Value>) {
+        let length = self.path.len();
+        self.path.push('/');
+        self.path.push_str(token);
+        self.fields(before, after);
+        self.path.truncate(length);
+    }
+
+    fn fields(&mut self, before: Option<&Value>, after: Option<&Value>) {
+        match (before, after) {
+            (Some(Value::Object(old)), Some(Value::Object(new))) => {
+                let added = new.keys().filter(|key| !old.contains_key(*key));
+                for key in old.keys().chain(added) {
+                    let token = key.replace('~', "~0").replace('/', "~1");
+                    self.below(&token, old.get(key), new.get(key));
+                }
+            }
+            (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
+                for (at, (old, new)) in old.iter().zip(new).enumerate() {
+                    self.below(&at.to_string(), Some(old), Some(new));
+                }
+            }
+            (before, after) if before == after => {}
+            (before, after) => {
+                let texts: usize = [before, after].into_iter().flatten().map(bytes).sum();
+                let Some(left) = self.left.checked_sub(size_of::<Change>() + self.path.len() + texts) else {
+                    self.complete = false;
+                    return;
+                };
+                self.left = left;
+                let (before, after) = (before.cloned(), after.cloned());
+                self.changes.push(Change { path: self.path.clone(), before, after });
+            }
+        }
+    }
+}
+
+fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What, patience: Duration) -> String {
     let (old, new) = (before.map(readable).unwrap_or_default(), after.map(readable).unwrap_or_default());
     let title = |there: bool| if there { id.to_string() } else { "nothing".to_owned() };
     let header = (title(what != What::Added), title(what != What::Removed));
-    let text = lines(&old, &new, (&header.0, &header.1));
+    let text = lines(&old, &new, (&header.0, &header.1), patience);
     // Names that differ only where they are masked.
     if text.is_empty() {
         format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
@@ -137,8 +213,8 @@ fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What) -
 }
 
 /// A unified difference; empty where there is none.
-fn lines(before: &str, after: &str, titles: (&str, &str)) -> String {
-    let lines = TextDiff::configure().timeout(PATIENCE).diff_lines(before, after);
+fn lines(before: &str, after: &str, titles: (&str, &str), patience: Duration) -> String {
+    let lines = TextDiff::configure().timeout(patience).diff_lines(before, after);
     let mut unified = lines.unified_diff();
     unified.context_radius(CONTEXT).header(titles.0, titles.1).missing_newline_hint(false);
     unified.to_string()
@@ -200,6 +276,24 @@ mod tests {
         insta::assert_snapshot!(text(&found));
         let changes: Vec<_> = found.iter().map(|one| (one.id.to_string(), one.what, &one.changes)).collect();
         insta::assert_json_snapshot!(changes);
+    }
+
+    /// Each changed member of a long key repeats the key.
+    #[test]
+    fn differences_are_bounded_in_bytes() {
+        let object = |value: &str| {
+            let members: serde_json::Map<_, _> =
+                (0..20_000).map(|n| (format!("m{n}"), json!(value))).collect();
+            let data = json!({"k".repeat(100_000): members});
+            let value =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+            vec![Object::from_value(value).unwrap()]
+        };
+        let found = diff(&object("a"), &object("b"), &[]);
+        assert_eq!(found.len(), 1);
+        let shown: usize = found[0].changes.iter().map(Change::bytes).sum();
+        assert!(!found[0].changes.is_empty() && shown <= OBJECT_BYTES, "{shown}");
+        assert!(found[0].text.ends_with("(not all changes are told field by field)\n"));
     }
 
     #[test]

@@ -23,6 +23,9 @@ use crate::tell::{Outcome, Step, Tell};
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
 const OFF: &str = "disabled";
 
+/// Bytes of the changes that are told of one object.
+const MOST_CHANGES: usize = 1 << 20;
+
 const CHECK: Mode = Mode { dry_run: true, validate: false };
 const WRITE: Mode = Mode { dry_run: false, validate: false };
 
@@ -102,9 +105,8 @@ async fn look(
         leave(&mut wanted, &live, &pointer);
     }
     let Some(patch) = difference(&live, &wanted) else { return Ok(None) };
-    let mut changes = Vec::new();
     let (before, after) = mask.pair(Some(&live), Some(&wanted));
-    compare(String::new(), before.as_ref(), after.as_ref(), &mut changes);
+    let (changes, _) = compare(before.as_ref(), after.as_ref(), MOST_CHANGES);
     Ok(Some(Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
 }
 

@@ -3,6 +3,8 @@
 //! Masked are the data of Secrets, in the Secret itself always and elsewhere if they are long enough not to be met by
 //! chance, and whatever the caller knows to be sensitive.
 
+use std::collections::{HashMap, HashSet};
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
@@ -26,7 +28,7 @@ pub const MASKED: &str = "[masked]";
 pub struct Mask {
     texts: Texts,
     /// Whole texts, which may be too short to be looked for inside others.
-    alone: Vec<String>,
+    alone: HashSet<String>,
 }
 
 impl Mask {
@@ -38,12 +40,15 @@ impl Mask {
         for object in objects.into_iter().filter(|object| is_secret(object.value())) {
             wanted.extend(held(object.value()).map(|text| Wanted { text, shortest: SHORTEST }));
         }
-        Self { texts: Texts::of(&wanted), alone: known.into_iter().cloned().collect() }
+        Self {
+            texts: Texts::of(&wanted),
+            alone: known.into_iter().map(|text| text.trim().to_owned()).collect(),
+        }
     }
 
     /// The text without any of them.
     pub fn over(&self, text: &str) -> String {
-        if self.alone.iter().any(|alone| alone.trim() == text.trim()) {
+        if self.alone.contains(text.trim()) {
             return MASKED.to_owned();
         }
         self.texts.over(text)
@@ -51,7 +56,7 @@ impl Mask {
 
     /// Whether any of them is in it.
     pub fn covers(&self, text: &str) -> bool {
-        self.alone.iter().any(|alone| alone.trim() == text.trim()) || self.texts.are_in(text)
+        self.alone.contains(text.trim()) || self.texts.are_in(text)
     }
 
     /// An object, or what one was and what became of it, without any of them. What has changed can be seen to have changed.
@@ -95,16 +100,16 @@ impl Mask {
     }
 
     fn maps(&self, before: &Map<String, Value>, after: &Map<String, Value>, place: Place) -> (Value, Value) {
-        let mut masked = (Map::new(), Map::new());
+        let (mut masked, mut counts) = ((Map::new(), Map::new()), (HashMap::new(), HashMap::new()));
         let new = after.keys().filter(|key| !before.contains_key(*key));
         for key in before.keys().chain(new) {
             let (old, new) = self.walk(before.get(key), after.get(key), place.below(key));
             let name = self.over(key);
             if let Some(value) = old {
-                insert(&mut masked.0, &name, value);
+                insert(&mut masked.0, &mut counts.0, &name, value);
             }
             if let Some(value) = new {
-                insert(&mut masked.1, &name, value);
+                insert(&mut masked.1, &mut counts.1, &name, value);
             }
         }
         (masked.0.into(), masked.1.into())
@@ -158,11 +163,13 @@ fn marked(value: &Value, mark: &str) -> Value {
     if text == MASKED { format!("[masked: {mark}]").into() } else { format!("{text} [{mark}]").into() }
 }
 
-/// Two keys may look alike once they are masked.
-fn insert(map: &mut Map<String, Value>, key: &str, value: Value) {
+/// Keys may look alike once they are masked: all but the first are numbered.
+fn insert(map: &mut Map<String, Value>, counts: &mut HashMap<String, usize>, key: &str, value: Value) {
     let mut name = key.to_owned();
     while map.contains_key(&name) {
-        name.push('\'');
+        let count = counts.entry(key.to_owned()).or_insert(0);
+        *count += 1;
+        name = if *count == 1 { format!("{key}'") } else { format!("{key}'{count}") };
     }
     map.insert(name, value);
 }
@@ -243,5 +250,39 @@ mod tests {
         let (old, new) = mask.pair(Some(&url("one-secret")), Some(&url("two-secret")));
         assert_eq!(old.unwrap()["data"]["url"], "pg://u:[masked]@h [old value]");
         assert_eq!(new.unwrap()["data"]["url"], "pg://u:[masked]@h [new value]");
+    }
+
+    /// Each line of the Secret is found at each place of the text.
+    #[test]
+    fn masking_is_linear_in_overlapping_secrets() {
+        let lines: Vec<String> = (8..1_000).map(|length| "a".repeat(length)).collect();
+        let mask = Mask::new([], &lines);
+        let text = "a".repeat(1_000_000);
+        assert_eq!(mask.over(&format!("x{text}y")), "x[masked]y");
+        let mask = Mask::new([], &["abcdefgh".into(), "efghijkl".into(), "cdefghij".into()]);
+        assert_eq!(mask.over("-abcdefghijkl-abcdefgh-efghijkl"), "-[masked]-[masked]-[masked]");
+    }
+
+    #[test]
+    fn keys_that_look_alike_are_numbered() {
+        let secrets: Vec<String> = (0..20_000).map(|n| format!("secret-{n:05}")).collect();
+        let object: Map<String, Value> = secrets.iter().map(|key| (key.clone(), json!(1))).collect();
+        let mask = Mask::new([], &secrets);
+        let (masked, _) = mask.pair(Some(&Value::Object(object)), None);
+        let masked = masked.unwrap();
+        let keys = masked.as_object().unwrap();
+        assert_eq!(keys.len(), 20_000);
+        assert!(keys.contains_key("[masked]") && keys.contains_key("[masked]'"));
+        assert!(keys.keys().map(String::len).max() <= Some(20));
+    }
+
+    #[test]
+    fn too_many_long_secrets_mask_whole_texts() {
+        let secrets: Vec<String> = (0..3_000).map(|n| format!("{n:04}{}", "x".repeat(2_000))).collect();
+        let mask = Mask::new([], &secrets);
+        assert_eq!(mask.over("short"), "short");
+        let long = "y".repeat(1 << 20);
+        assert_eq!(mask.over(&long), long);
+        assert_eq!((0..2).map(|_| mask.over(&long)).next_back().as_deref(), Some(MASKED));
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::clock::Clock;
-use helm_release::render::Renderer;
+pub use helm_release::render::Renderer;
 use helm_release::{Helm, Hold, Ledger, Storage, Trust};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
@@ -94,6 +94,18 @@ impl Releases {
         clock: Arc<dyn Clock>,
         holder: &str,
     ) -> Result<Self, StartError> {
+        Self::start_with(Renderer::new(), clients, charts, people, clock, holder).await
+    }
+
+    /// The same with a renderer that shares its pool with other work.
+    pub async fn start_with(
+        renderer: Renderer,
+        clients: Clients,
+        charts: chart_store::Charts,
+        people: Arc<dyn People>,
+        clock: Arc<dyn Clock>,
+        holder: &str,
+    ) -> Result<Self, StartError> {
         let discovery = Discovery::read(&clients.own()).await;
         let discovery = discovery.map_err(|error| StartError::Discovery(Box::new(error)))?;
         let requests = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
@@ -104,7 +116,7 @@ impl Releases {
         synced.map_err(|_| StartError::Silent(PATIENCE))?;
         let helms = Helms {
             discovery,
-            renderer: Renderer::new(),
+            renderer,
             clock: clock.clone(),
             holder: holder.into(),
             sightings: Sightings::start(clients.own()),
@@ -123,6 +135,11 @@ impl Releases {
             clock,
             listening: Listening::default(),
         })))
+    }
+
+    /// The renderer of all releases, for its usage.
+    pub fn renderer(&self) -> &Renderer {
+        &self.0.helms.renderer
     }
 
     /// All charts that the server can have.

@@ -21,6 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "helm-release",
         &[
             "domain",
+            "governor",
             "helm-template",
             "helm-chart",
             "helm-host",

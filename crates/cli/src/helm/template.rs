@@ -9,7 +9,8 @@ use clap::{ArgAction, Args};
 use helm_chart::{Chart, dependencies};
 use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Release, Request, Shown, Stage, output};
 use helm_host::Host;
-use helm_template::exec::{Limits, Machine, Templates};
+use helm_template::budget::Budget;
+use helm_template::exec::{Machine, Templates};
 use helm_template::functions;
 use helm_template::parse::parse;
 use helm_template::profile::Profile;
@@ -154,7 +155,8 @@ pub(crate) fn from_template(text: &str, host: &Host, profile: Profile) -> Result
     let functions = functions::table(profile);
     let parsed = parse(NAME, text, &functions).map_err(|why| why.to_string())?;
     let templates = Templates::default().with(parsed.into_iter().map(std::sync::Arc::new));
-    let mut machine = Machine::new(templates, &functions, host.outside(), Limits::default());
+    let budget = Budget::default();
+    let mut machine = Machine::new(templates, &functions, host.outside(), &budget);
     let name = machine.run(NAME, Value::Nil).map_err(|error| {
         // A name is no chart: what `fail` says is not picked out here.
         error.to_string().replace("HELM_ERR_START", "").replace("HELM_ERR_END", "")

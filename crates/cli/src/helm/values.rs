@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::{Args, ValueEnum};
 use helm_chart::dependencies;
 use helm_chart::values::{Explained, Origin, coalesce, explain, layers};
+use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::json::{self, Style};
 use helm_template::value::Str;
@@ -53,9 +54,11 @@ pub fn run(args: &ShowValuesArgs) -> Outcome {
     let user = ValuesArgs::merge(&sources, profile)?;
     let loaded = helm_host::load(&path, profile).map_err(|error| error.to_string())?;
     let mut warnings = Vec::new();
-    let chart = dependencies::prepare(loaded.chart.clone(), &user, profile, &mut warnings)
+    let budget = Budget::default();
+    let chart = dependencies::prepare(&loaded.chart, &user, profile, &budget, &mut warnings)
         .map_err(|why| why.to_string())?;
-    let merged = coalesce(&chart, &user, profile, &mut warnings).map_err(|error| error.to_string())?;
+    let merged =
+        coalesce(&chart, &user, profile, &budget, &mut warnings).map_err(|error| error.to_string())?;
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
     for warning in &warnings {
         eprintln!("{}", warning.line());

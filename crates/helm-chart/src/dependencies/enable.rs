@@ -8,9 +8,12 @@ use super::graph::{ChartId, Graph, NeedId};
 use super::{PrepareError, is_compatible};
 use crate::values::{Warning, coalesce_over, path_value, table};
 
+/// Steps to compare a subchart with a dependency.
+const STEPS_PER_PAIR: u64 = 20;
+
 /// Picks the subcharts that are wanted, from the chart down. `path` leads to the chart's part of the values.
 pub fn enable(
-    graph: &mut Graph,
+    graph: &mut Graph<'_>,
     chart: ChartId,
     values: &Map,
     path: &str,
@@ -27,7 +30,7 @@ pub fn enable(
         graph.needs[*need].dependency.enabled = true;
     }
     // Helm puts the values of a subchart beside those of its parent here, not below them.
-    let values = coalesce_over(graph.tree(chart), values, graph.profile, warnings)?;
+    let values = coalesce_over(graph.tree(chart), values, graph.profile, graph.budget, warnings)?;
     by_tags(graph, &needs, &values, warnings);
     by_conditions(graph, &needs, &values, path, warnings);
 
@@ -51,9 +54,14 @@ pub fn enable(
 }
 
 /// The subcharts that nobody names, then those that `Chart.yaml` names, as copies under the names it gives them.
-fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Result<Vec<ChartId>, PrepareError> {
+fn wanted(graph: &mut Graph<'_>, chart: ChartId, needs: &[NeedId]) -> Result<Vec<ChartId>, PrepareError> {
     let there = graph.charts[chart].children.clone();
-    let is_for = |graph: &Graph, child: ChartId, need: NeedId| {
+    // Every subchart is compared with every dependency, some by their versions.
+    let versions: usize = needs.iter().map(|need| graph.needs[*need].dependency.version.len()).sum();
+    let per_child = (needs.len() as u64).saturating_mul(STEPS_PER_PAIR).saturating_add(versions as u64);
+    let steps = per_child.saturating_mul(there.len() as u64);
+    graph.budget.charge(steps).map_err(|why| graph.exceeded(why))?;
+    let is_for = |graph: &Graph<'_>, child: ChartId, need: NeedId| {
         let dependency = &graph.needs[need].dependency;
         dependency.name == *graph.name(child)
             && is_compatible(&dependency.version, graph.version(child), graph.profile)
@@ -79,7 +87,7 @@ fn wanted(graph: &mut Graph, chart: ChartId, needs: &[NeedId]) -> Result<Vec<Cha
 }
 
 /// A dependency of which some tags are false and none is true is off.
-fn by_tags(graph: &mut Graph, needs: &[NeedId], values: &Map, warnings: &mut Vec<Warning>) {
+fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut Vec<Warning>) {
     let Ok(tags) = table(values, "tags") else { return };
     for need in needs {
         let dependency = &mut graph.needs[*need].dependency;
@@ -106,7 +114,13 @@ fn by_tags(graph: &mut Graph, needs: &[NeedId], values: &Map, warnings: &mut Vec
 }
 
 /// The first condition that leads to a truth value decides.
-fn by_conditions(graph: &mut Graph, needs: &[NeedId], values: &Map, path: &str, warnings: &mut Vec<Warning>) {
+fn by_conditions(
+    graph: &mut Graph<'_>,
+    needs: &[NeedId],
+    values: &Map,
+    path: &str,
+    warnings: &mut Vec<Warning>,
+) {
     for need in needs {
         let dependency = &mut graph.needs[*need].dependency;
         for condition in dependency.condition.trim().split(',').filter(|condition| !condition.is_empty()) {

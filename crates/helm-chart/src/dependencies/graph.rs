@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use helm_template::budget::{Budget, count_members};
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -14,6 +15,9 @@ use crate::values::Tree;
 pub type ChartId = usize;
 pub type MetaId = usize;
 pub type NeedId = usize;
+
+/// What a chart or a dependency takes besides its values.
+const CHART_BYTES: usize = 1 << 10;
 
 /// The chart that everything is below.
 pub const ROOT: ChartId = 0;
@@ -44,8 +48,9 @@ pub struct Need {
     pub imported: bool,
 }
 
-pub struct Graph {
+pub struct Graph<'b> {
     pub profile: Profile,
+    pub budget: &'b Budget<'b>,
     pub charts: Vec<Node>,
     pub metas: Vec<Meta>,
     pub needs: Vec<Need>,
@@ -53,9 +58,13 @@ pub struct Graph {
     bodies: Vec<Chart>,
 }
 
-impl Graph {
-    pub fn of(chart: Chart, profile: Profile) -> Result<Self, PrepareError> {
-        let mut graph = Self { profile, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
+impl<'b> Graph<'b> {
+    pub fn of(chart: &Chart, profile: Profile, budget: &'b Budget<'b>) -> Result<Self, PrepareError> {
+        let exceeded = |why| PrepareError::Budget { chart: chart.metadata.name.clone(), why };
+        count(chart, budget, MAX_DEPTH).map_err(exceeded)?;
+        let chart = chart.clone();
+        let mut graph =
+            Self { profile, budget, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
         graph.add(chart, None, 0)?;
         Ok(graph)
     }
@@ -113,6 +122,9 @@ impl Graph {
 
     /// A copy of a chart as deep as Helm makes it for a dependency.
     pub fn copy(&mut self, chart: ChartId) -> Result<ChartId, PrepareError> {
+        let node = &self.charts[chart];
+        let parts = 1 + node.children.len() + self.metas[node.meta].needs.len();
+        self.budget.take(parts * CHART_BYTES).map_err(|why| self.exceeded(why))?;
         if self.needs.len() > MAX_NAMED {
             return Err(PrepareError::TooManyNamed { chart: self.name(ROOT).clone() });
         }
@@ -135,6 +147,11 @@ impl Graph {
         Ok(copy)
     }
 
+    /// The error of a budget that is exceeded.
+    pub fn exceeded(&self, why: Str) -> PrepareError {
+        PrepareError::Budget { chart: self.name(ROOT).clone(), why }
+    }
+
     fn push(&mut self, node: Node) -> ChartId {
         self.charts.push(node);
         self.charts.len() - 1
@@ -144,7 +161,7 @@ impl Graph {
         Branch { graph: self, chart }
     }
 
-    pub fn into_tree(mut self) -> Chart {
+    pub fn into_tree(mut self) -> Result<Chart, Str> {
         let mut uses = vec![0_usize; self.bodies.len()];
         self.count(ROOT, &mut uses);
         let name = self.name(ROOT).clone();
@@ -153,6 +170,7 @@ impl Graph {
 
     /// Charts can share what is below them, so that a small graph can be a large tree.
     pub fn check_size(&self) -> Result<(), PrepareError> {
+        self.budget.charge(self.charts.len() as u64).map_err(|why| self.exceeded(why))?;
         let mut left = MAX_CHARTS;
         if self.charts.len() > MAX_CHARTS || !self.fits(ROOT, &mut left) {
             return Err(PrepareError::TooMany { chart: self.name(ROOT).clone() });
@@ -174,9 +192,12 @@ impl Graph {
         }
     }
 
-    fn grow(&mut self, chart: ChartId, place: &str, uses: &mut [usize]) -> Chart {
+    fn grow(&mut self, chart: ChartId, place: &str, uses: &mut [usize]) -> Result<Chart, Str> {
         let Node { body, meta, values, children, .. } = self.charts[chart].clone();
         uses[body] -= 1;
+        let parts = 1 + self.metas[meta].needs.len();
+        self.budget.take(parts.saturating_mul(CHART_BYTES).saturating_add(place.len()))?;
+        self.budget.take_values(count_members(&values))?;
         let mut grown =
             if uses[body] == 0 { std::mem::take(&mut self.bodies[body]) } else { self.bodies[body].clone() };
         let path = self.path(chart);
@@ -188,10 +209,10 @@ impl Graph {
         grown.values = Rc::unwrap_or_clone(values);
         for child in children {
             let place = format!("{place}/charts/{}", self.name(child));
-            let child = self.grow(child, &place, uses);
+            let child = self.grow(child, &place, uses)?;
             grown.dependencies.push(child);
         }
-        grown
+        Ok(grown)
     }
 
     /// What the templates of a chart are named after.
@@ -203,10 +224,18 @@ impl Graph {
     }
 }
 
+/// Counts what a copy of the chart takes. What is too deep is refused elsewhere.
+fn count(chart: &Chart, budget: &Budget<'_>, deeper: usize) -> Result<(), Str> {
+    budget.take(CHART_BYTES.saturating_mul(1 + chart.metadata.dependencies.len()))?;
+    budget.take_values(count_members(&chart.values))?;
+    let Some(deeper) = deeper.checked_sub(1) else { return Ok(()) };
+    chart.dependencies.iter().try_for_each(|child| count(child, budget, deeper))
+}
+
 /// A chart of the graph with all below it.
 #[derive(Clone, Copy)]
 pub struct Branch<'g> {
-    graph: &'g Graph,
+    graph: &'g Graph<'g>,
     chart: ChartId,
 }
 

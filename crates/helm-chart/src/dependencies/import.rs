@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::go::{print, quote};
 use helm_template::profile::Profile;
@@ -9,14 +10,18 @@ use helm_template::value::{Map, Str, Value};
 
 use super::PrepareError;
 use super::graph::{ChartId, Graph, Need};
-use crate::values::{Warning, deep_copy_map, merge, merge_tables, table};
+use crate::values::{Warning, deep_copy_map, merge, merge_tables, table, to_members};
 
 /// How many names a path can have. Each makes a table in the one before.
 const LONGEST_PATH: usize = 100;
 
 /// Replaces the values of every chart that has dependencies by those merged with its dependencies' and what it imports,
 /// from the bottom up.
-pub fn import(graph: &mut Graph, chart: ChartId, warnings: &mut Vec<Warning>) -> Result<(), PrepareError> {
+pub fn import(
+    graph: &mut Graph<'_>,
+    chart: ChartId,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), PrepareError> {
     for child in graph.charts[chart].children.clone() {
         import(graph, child, warnings)?;
     }
@@ -24,22 +29,22 @@ pub fn import(graph: &mut Graph, chart: ChartId, warnings: &mut Vec<Warning>) ->
     if needs.is_empty() {
         return Ok(());
     }
-    let profile = graph.profile;
+    let (profile, budget) = (graph.profile, graph.budget);
     let name = graph.name(chart).clone();
-    let values = merge(graph.tree(chart), profile, warnings)?;
+    let values = merge(graph.tree(chart), profile, budget, warnings)?;
     let imported = Map::new();
     for need in needs {
         let need = &mut graph.needs[need];
-        take_over(need, &name, &values, &imported, profile, warnings)?;
+        take_over(need, &name, &values, &imported, (profile, budget), warnings)?;
     }
     // What is imported shares tables with what it comes from, and must not change that.
-    let values = deep_copy_map(&values);
-    merge_tables(&values, &imported, profile, warnings);
-    let entries = values.entries();
-    let entries = entries.iter().map(|(key, value)| Ok((key.clone(), Data::try_from(value)?)));
-    let values: Result<Members, Str> = entries.collect();
-    let values = values.map_err(|why| PrepareError::Values { chart: name, why })?;
-    graph.charts[chart].values = Rc::new(values);
+    let merged = deep_copy_map(&values, budget).and_then(|values| {
+        merge_tables(&values, &imported, profile, budget, warnings)?;
+        Ok(values)
+    });
+    let merged = merged.map_err(|why| PrepareError::Budget { chart: name.clone(), why })?;
+    let merged = to_members(&merged, budget).map_err(|why| PrepareError::Values { chart: name, why })?;
+    graph.charts[chart].values = Rc::new(merged);
     Ok(())
 }
 
@@ -49,9 +54,10 @@ fn take_over(
     chart: &Str,
     values: &Map,
     imported: &Map,
-    profile: Profile,
+    (profile, budget): (Profile, &Budget<'_>),
     warnings: &mut Vec<Warning>,
 ) -> Result<(), PrepareError> {
+    let exceeded = |why| PrepareError::Budget { chart: chart.clone(), why };
     let dependency = &mut need.dependency;
     let entries = std::mem::take(&mut dependency.import_values);
     if need.imported {
@@ -79,9 +85,17 @@ fn take_over(
                 format!("import-values of {}: a path has more than {LONGEST_PATH} dots", dependency.name);
             return Err(PrepareError::Values { chart: chart.clone(), why: why.into() });
         }
-        match table(values, &format!("{}.{}", dependency.name, wanted.child)) {
-            Ok(found) => merge_tables(imported, &below(&wanted.parent, found), profile, warnings),
-            Err(key) => warnings.push(wanted.missing(profile, &dependency.name, key)),
+        let path = format!("{}.{}", dependency.name, wanted.child);
+        budget.take(path.len().saturating_add(wanted.parent.len())).map_err(exceeded)?;
+        match table(values, &path) {
+            Ok(found) => {
+                let found = below(&wanted.parent, found);
+                merge_tables(imported, &found, profile, budget, warnings).map_err(exceeded)?;
+            }
+            Err(key) => {
+                budget.take(key.len()).map_err(exceeded)?;
+                warnings.push(wanted.missing(profile, &dependency.name, key));
+            }
         }
         dependency.import_values.push(Data::Map(Members::from([
             ("child".into(), Data::string(wanted.child)),

@@ -10,13 +10,14 @@ mod import;
 #[cfg(test)]
 mod tests;
 
+use helm_template::budget::Budget;
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use helm_template::value::Str;
 
 use crate::chart::Chart;
-use crate::values::{TypeMismatch, Warning, to_map};
+use crate::values::{CoalesceError, TypeMismatch, Warning, to_map};
 use graph::{Graph, ROOT};
 
 /// How deep charts can stand in charts.
@@ -45,32 +46,48 @@ pub enum PrepareError {
     Import { chart: Str, dependency: Str },
     #[error("chart {chart}: {why}")]
     Values { chart: Str, why: Str },
+    /// A limit of the rendering is exceeded.
+    #[error("chart {chart}: its dependencies: {why}")]
+    Budget { chart: Str, why: Str },
+}
+
+impl From<CoalesceError> for PrepareError {
+    fn from(error: CoalesceError) -> Self {
+        match error {
+            CoalesceError::Mismatch(mismatch) => Self::Mismatch(mismatch),
+            CoalesceError::Budget { chart, why } => Self::Budget { chart, why },
+        }
+    }
 }
 
 /// Makes the chart ready for rendering with the user's values: disabled dependencies are gone, aliased ones have their
 /// names, and the values hold what is imported. The error is worded as Helm words it.
 pub fn prepare(
-    chart: Chart,
+    chart: &Chart,
     user: &Members,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, Str> {
-    prepare_tree(chart, user, profile, warnings).map_err(|error| match profile {
+    prepare_tree(chart, user, profile, budget, warnings).map_err(|error| match profile {
         Profile::Helm3 => error.to_string().into(),
         Profile::Helm4 => format!("chart dependencies processing failed: {error}").into(),
     })
 }
 
 fn prepare_tree(
-    chart: Chart,
+    chart: &Chart,
     user: &Members,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Chart, PrepareError> {
-    let mut graph = Graph::of(chart, profile)?;
-    enable::enable(&mut graph, ROOT, &to_map(user), "", warnings)?;
+    let exceeded = |why| PrepareError::Budget { chart: chart.metadata.name.clone(), why };
+    let mut graph = Graph::of(chart, profile, budget)?;
+    let user = to_map(user, budget).map_err(exceeded)?;
+    enable::enable(&mut graph, ROOT, &user, "", warnings)?;
     import::import(&mut graph, ROOT, warnings)?;
-    Ok(graph.into_tree())
+    graph.into_tree().map_err(exceeded)
 }
 
 /// Whether every dependency that `Chart.yaml` names is below `charts/`. The error is Helm's.

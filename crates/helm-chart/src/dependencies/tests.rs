@@ -1,5 +1,6 @@
 //! What charts with dependencies come to, as both Helms say.
 
+use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::json::{self, Style};
 use helm_template::profile::Profile;
@@ -138,8 +139,9 @@ fn prepared(
     profile: Profile,
     warnings: &mut Vec<Warning>,
 ) -> Result<(String, String), Str> {
-    let chart = prepare(source, user, profile, warnings)?;
-    let values = render_values(&chart, user, true, profile, warnings)?;
+    let budget = Budget::default();
+    let chart = prepare(&source, user, profile, &budget, warnings)?;
+    let values = render_values(&chart, user, true, profile, &budget, warnings)?;
     let values = Data::try_from(&Value::from(values))?;
     let written = json::write(&values, Style::Raw).unwrap().trim_end().to_owned();
     Ok((written, shape(&chart, &chart.metadata.name)))
@@ -199,7 +201,8 @@ fn charts_in_charts_end_somewhere() {
     for _ in 0..=MAX_DEPTH {
         nested = Chart { dependencies: vec![nested], ..Chart::default() };
     }
-    let error = prepare(nested, &Members::new(), Profile::Helm3, &mut vec![]).unwrap_err();
+    let error =
+        prepare(&nested, &Members::new(), Profile::Helm3, &Budget::default(), &mut vec![]).unwrap_err();
     assert!(error.contains("nested deeper"), "{error}");
 }
 
@@ -210,7 +213,7 @@ fn every_value_has_an_origin() {
     let chart = chart(&json::parse(source).unwrap());
     let user = members(Some(&json::parse(r#"{"b":2}"#).unwrap()));
     let layers = [Layer { origin: Origin::File("my.yaml".into()), values: user.clone() }];
-    let values = render_values(&chart, &user, true, Profile::Helm4, &mut vec![]).unwrap();
+    let values = render_values(&chart, &user, true, Profile::Helm4, &Budget::default(), &mut vec![]).unwrap();
     let explained = explain(&chart, &layers, &values).unwrap();
     let said: Vec<_> = explained.into_iter().map(|leaf| (leaf.path.join("."), leaf.origin)).collect();
     let of = |names: &[&str]| Origin::Chart(names.iter().map(|name| Str::from(*name)).collect());
@@ -246,7 +249,7 @@ fn members_of(leaves: Vec<Data>) -> impl Strategy<Value = Members> {
 
 fn merged(own: &Members, user: &Members) -> Members {
     let chart = Chart { values: own.clone(), ..Chart::default() };
-    let values = render_values(&chart, user, true, Profile::Helm4, &mut vec![]).unwrap();
+    let values = render_values(&chart, user, true, Profile::Helm4, &Budget::default(), &mut vec![]).unwrap();
     members(Some(&Data::try_from(&Value::from(values)).unwrap()))
 }
 

@@ -1,5 +1,6 @@
 //! Rules about `values.yaml`.
 
+use helm_template::budget::Budget;
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Map;
@@ -46,13 +47,18 @@ fn file(
         .and_then(|text| yaml::parse_map(text, go_type).map_err(|why| why.to_string()));
     let values = values.map_err(|why| format!("unable to parse YAML: {why}"))?;
     let merged = Map::new();
-    coalesce_tables(&merged, &to_map(user), profile, warnings);
-    coalesce_tables(&merged, &to_map(&values), profile, warnings);
+    let budget = Budget::default();
+    for values in [user, &values] {
+        let values = to_map(values, &budget);
+        values
+            .and_then(|values| coalesce_tables(&merged, &values, profile, &budget, warnings))
+            .map_err(|why| why.to_string())?;
+    }
     // Helm 3 knows no way around it here.
     let is_checked = check_schema || profile == Profile::Helm3;
     match &subject.schema {
         Entry::File(schema) if is_checked && !schema.is_empty() => {
-            schema::check_single(schema, &merged, profile, warnings)
+            schema::check_single(schema, &merged, profile, &budget, warnings)
         }
         _ => Ok(()),
     }

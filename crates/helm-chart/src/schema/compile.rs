@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::go::regexp::Expression;
 use helm_template::profile::Profile;
@@ -12,9 +13,18 @@ use helm_template::value::Str;
 use super::document::{Document, Target, escaped};
 use super::model::{Id, Pattern, Schema, Schemas};
 
+/// What a schema takes besides its own structure: its places in the tables of the compiler.
+const SCHEMA_BYTES: usize = 128;
+
+/// Steps to compile a schema.
+const STEPS_PER_SCHEMA: u64 = 20;
+
 pub struct Compiler<'d> {
     pub document: Document<'d>,
     pub profile: Profile,
+    budget: &'d Budget<'d>,
+    /// Why a schema could not be queued.
+    exceeded: Option<Str>,
     schemas: Vec<Schema>,
     /// By where they are in memory: the document is not moved meanwhile.
     known: HashMap<*const Data, Id>,
@@ -31,10 +41,12 @@ pub struct Draught<'c, 'd> {
 }
 
 impl<'d> Compiler<'d> {
-    pub fn new(document: Document<'d>, profile: Profile) -> Self {
+    pub fn new(document: Document<'d>, profile: Profile, budget: &'d Budget<'d>) -> Self {
         Self {
             document,
             profile,
+            budget,
+            exceeded: None,
             schemas: vec![],
             known: HashMap::new(),
             queue: VecDeque::new(),
@@ -46,26 +58,39 @@ impl<'d> Compiler<'d> {
     pub fn run(
         mut self,
         mut one: impl FnMut(&mut Self, &Target<'d>) -> Result<Schema, String>,
-    ) -> Result<Schemas, String> {
+    ) -> Result<Schemas<'d>, String> {
         let root = self.document.root();
         self.enqueue(root);
         while let Some((id, target)) = self.queue.pop_front() {
             let schema = one(&mut self, &target)?;
+            if let Some(why) = self.exceeded {
+                return Err(why.to_string());
+            }
             if let Some(place) = self.schemas.get_mut(id) {
                 *place = Schema { at: target.at, ..schema };
             }
         }
-        Ok(Schemas::new(self.schemas))
+        Ok(Schemas::new(self.schemas, self.budget))
     }
 
+    /// The number of the schema at a place. Over budget nothing is queued, and [`Compiler::run`] fails.
     pub fn enqueue(&mut self, target: Target<'d>) -> Id {
         let next = self.schemas.len();
         let id = *self.known.entry(std::ptr::from_ref(target.data)).or_insert(next);
-        if id == next {
+        if id == next && self.counts(size_of::<Schema>() + SCHEMA_BYTES) {
             self.schemas.push(Schema::default());
             self.queue.push_back((id, target));
         }
         id
+    }
+
+    /// Counts memory; false if there is none.
+    fn counts(&mut self, bytes: usize) -> bool {
+        let counted = self.budget.charge(STEPS_PER_SCHEMA).and_then(|()| self.budget.take(bytes));
+        if let Err(why) = counted {
+            self.exceeded.get_or_insert(why);
+        }
+        self.exceeded.is_none()
     }
 
     pub fn pattern(&mut self, text: &Str) -> Result<Pattern, String> {
@@ -73,6 +98,9 @@ impl<'d> Compiler<'d> {
             known.clone()
         } else {
             let expression = Rc::new(Expression::compile(text, self.profile)?);
+            let counted = self.budget.charge(expression.steps_to_compile());
+            let counted = counted.and_then(|()| self.budget.take(expression.size()));
+            counted.map_err(|why| why.to_string())?;
             self.patterns.insert(text.clone(), expression.clone());
             expression
         };
@@ -87,6 +115,10 @@ impl<'d> Draught<'_, 'd> {
 
     /// Queues what stands below the schema.
     pub fn inner(&mut self, data: &'d Data, path: &[&str]) -> Id {
+        let length = path.iter().map(|token| 2 * token.len() + 1).sum::<usize>() + self.target.at.len();
+        if !self.compiler.counts(length) {
+            return 0;
+        }
         let at = path.iter().fold(self.target.at.clone(), |at, token| format!("{at}/{}", escaped(token)));
         let base = self.compiler.document.based(data, &self.target.base);
         self.compiler.enqueue(Target { data, base, at })

@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::value::Str;
 
 /// How deep a document can be.
 const MAX_DEPTH: usize = 500;
+
+/// Bytes of a pointer that are copied in the time of a step.
+const BYTES_PER_STEP: u64 = 16;
 
 /// Where a reference leads.
 pub enum Found<'d> {
@@ -35,6 +39,13 @@ pub struct Target<'d> {
     pub at: String,
 }
 
+impl Target<'_> {
+    /// The bytes of its texts.
+    fn bytes(&self) -> usize {
+        self.base.len() + self.at.len()
+    }
+}
+
 /// Why a pointer leads nowhere.
 pub enum Missing {
     Key(String),
@@ -59,7 +70,12 @@ pub struct Document<'d> {
 
 impl<'d> Document<'d> {
     /// `id` gives the keyword that moves the base of references; names are `$anchor` as well.
-    pub fn new(root: &'d Data, address: &str, id: fn(&Data) -> Option<&str>) -> Result<Self, String> {
+    pub fn new(
+        root: &'d Data,
+        address: &str,
+        id: fn(&Data) -> Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Self, String> {
         let mut document = Self {
             root,
             address: address.to_owned(),
@@ -69,7 +85,7 @@ impl<'d> Document<'d> {
             is_dynamic: false,
             id,
         };
-        document.collect()?;
+        document.collect(budget).map_err(|why| why.to_string())?;
         Ok(document)
     }
 
@@ -77,15 +93,27 @@ impl<'d> Document<'d> {
         Target { data: self.root, base: self.based(self.root, &self.address), at: String::new() }
     }
 
-    fn collect(&mut self) -> Result<(), String> {
+    fn collect(&mut self, budget: &Budget<'_>) -> Result<(), Str> {
+        // What the parts that are still to be looked at take up.
+        let mut queued = self.address.len();
         let mut left = vec![(Target { data: self.root, base: self.address.clone(), at: String::new() }, 0)];
         while let Some((target, depth)) = left.pop() {
             if depth > MAX_DEPTH {
-                return Err(format!("the schema is nested deeper than {MAX_DEPTH}"));
+                return Err(format!("the schema is nested deeper than {MAX_DEPTH}").into());
             }
+            queued -= target.bytes();
             let mut inside = |key: &str, data: &'d Data, base: &str| {
+                if !matches!(data, Data::Map(_) | Data::List(_)) {
+                    return budget.charge(1);
+                }
+                let bytes = target.at.len() + 2 * key.len() + base.len();
+                budget.charge(1 + bytes as u64 / BYTES_PER_STEP)?;
+                budget.fits(queued + bytes)?;
                 let at = format!("{}/{}", target.at, escaped(key));
-                left.push((Target { data, base: base.to_owned(), at }, depth + 1));
+                let target = Target { data, base: base.to_owned(), at };
+                queued += target.bytes();
+                left.push((target, depth + 1));
+                Ok(())
             };
             match target.data {
                 Data::Map(members) => {
@@ -111,13 +139,13 @@ impl<'d> Document<'d> {
                         members.contains_key("$dynamicRef") || members.contains_key("$recursiveRef");
                     for (key, data) in members {
                         if !matches!(&**key, "const" | "enum" | "default" | "examples") {
-                            inside(key, data, &base);
+                            inside(key, data, &base)?;
                         }
                     }
                 }
                 Data::List(items) => {
                     for (index, data) in items.iter().enumerate() {
-                        inside(&index.to_string(), data, &target.base);
+                        inside(&index.to_string(), data, &target.base)?;
                     }
                 }
                 _ => {}

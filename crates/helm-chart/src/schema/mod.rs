@@ -16,6 +16,7 @@ mod tests;
 
 use std::fmt::Write;
 
+use helm_template::budget::{Budget, VALUE_BYTES, count};
 use helm_template::data::Data;
 use helm_template::json;
 use helm_template::profile::Profile;
@@ -23,12 +24,18 @@ use helm_template::value::{Map, Str, Value};
 use helm_template::yaml;
 
 use crate::chart::Chart;
-use crate::values::Warning;
+use crate::values::{Warning, to_members};
 
 /// Holds the merged values against the schema of the chart and those of its subcharts. The error is Helm's.
-pub fn check(chart: &Chart, values: &Map, profile: Profile, warnings: &mut Vec<Warning>) -> Result<(), Str> {
+pub fn check(
+    chart: &Chart,
+    values: &Map,
+    profile: Profile,
+    budget: &Budget<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Str> {
     let mut complaints = String::new();
-    check_tree(chart, values, profile, warnings, &mut complaints);
+    check_tree(chart, values, profile, budget, warnings, &mut complaints);
     if complaints.is_empty() {
         return Ok(());
     }
@@ -42,18 +49,19 @@ fn check_tree(
     chart: &Chart,
     values: &Map,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
     complaints: &mut String,
 ) {
     if let Some(schema) = &chart.schema
-        && let Err(complaint) = check_single(schema, values, profile, warnings)
+        && let Err(complaint) = check_single(schema, values, profile, budget, warnings)
     {
         let _ = write!(complaints, "{}:\n{complaint}", chart.metadata.name);
     }
     for subchart in &chart.dependencies {
         // Merging has made a table for each of them.
         if let Some(Value::Map(values)) = values.get(&subchart.metadata.name) {
-            check_tree(subchart, &values, profile, warnings, complaints);
+            check_tree(subchart, &values, profile, budget, warnings, complaints);
         }
     }
 }
@@ -63,19 +71,32 @@ pub(crate) fn check_single(
     schema: &[u8],
     values: &Map,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), String> {
-    let values = Value::from(values.clone());
     if profile == Profile::Helm3 {
+        let values = Value::from(values.clone());
         // Helm 3 writes the values as YAML to read them as JSON. What YAML does not take never meets the schema.
+        let extent = values.extent();
+        budget.charge(extent as u64).and_then(|()| budget.fits(extent)).map_err(|why| why.to_string())?;
         yaml::write_value(&values).map_err(|error| error.to_string())?;
     }
+    budget.charge(schema.len() as u64).map_err(|why| why.to_string())?;
+    let most = values_in(schema).saturating_mul(VALUE_BYTES).saturating_add(schema.len());
+    budget.fits(most).map_err(|why| why.to_string())?;
     let schema = json::parse(schema).map_err(|error| unreadable(schema, &error))?;
-    let values = Data::try_from(&values).map_err(|error| error.to_string())?;
+    budget.take_values(count(&schema)).map_err(|why| why.to_string())?;
+    let values = to_members(values, budget).map_err(|error| error.to_string())?;
+    let values = Data::Map(values);
     match profile {
-        Profile::Helm3 => helm3::check(&schema, &values),
-        Profile::Helm4 => helm4::check(&schema, &values, warnings),
+        Profile::Helm3 => helm3::check(&schema, &values, budget),
+        Profile::Helm4 => helm4::check(&schema, &values, budget, warnings),
     }
+}
+
+/// No fewer values than a JSON text can have: each but the first has a comma, a colon or a bracket before it.
+fn values_in(text: &[u8]) -> usize {
+    1 + text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
 }
 
 /// Helm reads the schema from a stream, where an early end has another name.

@@ -1,9 +1,10 @@
 //! A schema, compiled: what its keywords say, with subschemas by number.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::go::regexp::{Expression, Subject};
 use helm_template::value::Str;
@@ -12,36 +13,88 @@ use helm_template::value::Str;
 pub type Id = usize;
 
 /// All schemas that a document is made of; the first is the document's own.
-pub struct Schemas {
+pub struct Schemas<'b> {
     pub all: Vec<Schema>,
+    budget: &'b Budget<'b>,
     /// How much work there may still be: a few schemas that refer to each other can ask for any amount.
     work: Cell<u64>,
+    /// Why the check stopped early.
+    stopped: RefCell<Option<Str>>,
 }
 
-/// Why no more is looked at.
-pub const TOO_MUCH_WORK: &str = "the schema asks for too much work";
+/// The error of a schema that needs more than [`MOST_WORK`].
+const TOO_MUCH_WORK: &str = "the schema asks for too much work";
 
 /// Values that are held against a schema, and elements against each other.
 const MOST_WORK: u64 = 1_000_000;
 
-impl Schemas {
-    pub fn new(all: Vec<Schema>) -> Self {
-        Self { all, work: Cell::new(MOST_WORK) }
+/// Steps that it takes to hold one value against one schema.
+const STEPS_PER_VALUE: u64 = 20;
+
+impl<'b> Schemas<'b> {
+    pub fn new(all: Vec<Schema>, budget: &'b Budget<'b>) -> Self {
+        Self { all, budget, work: Cell::new(MOST_WORK), stopped: RefCell::new(None) }
     }
 
     /// Counts some work; false if there has been too much.
     pub fn work(&self, amount: usize) -> bool {
-        let left = self.work.get().saturating_sub(amount as u64);
+        let amount = amount as u64;
+        let left = self.work.get().saturating_sub(amount);
         self.work.set(left);
-        left > 0
+        if left == 0 {
+            return self.stop(TOO_MUCH_WORK.into());
+        }
+        match self.budget.charge(amount.saturating_mul(STEPS_PER_VALUE)) {
+            Ok(()) => self.stopped.borrow().is_none(),
+            Err(why) => self.stop(why),
+        }
     }
 
-    /// Counts what it takes to look at this value once, and not at what is in it.
-    pub fn look(&self, data: &Data) -> bool {
+    /// Counts what it takes to look at this value once, and not at what is in it. `depth` is the number of schemas on the
+    /// way here.
+    pub fn look(&self, data: &Data, depth: usize) -> bool {
+        let way = depth / 16;
         self.work(match data {
-            Data::String(text) => 1 + text.len() / 64,
-            _ => 1,
+            Data::String(text) => 1 + way + text.len() / 64,
+            _ => 1 + way,
         })
+    }
+
+    /// Counts comparisons of a value with choices or names; each is a fraction of a look.
+    pub fn compare(&self, count: usize) -> bool {
+        self.work(count / 32)
+    }
+
+    /// Counts the bytes of a message; false if it must not be written.
+    pub fn write(&self, bytes: usize) -> bool {
+        match self.budget.charge(bytes as u64 / 4).and_then(|()| self.budget.take(bytes)) {
+            Ok(()) => true,
+            Err(why) => self.stop(why),
+        }
+    }
+
+    /// Whether the pattern is in the text; no if there has been too much work.
+    pub fn matches(&self, pattern: &Pattern, text: &str) -> bool {
+        if let Err(why) =
+            self.budget.charge(STEPS_PER_VALUE.saturating_add(pattern.expression.steps(text.len())))
+        {
+            return self.stop(why);
+        }
+        pattern.expression.is_match(&Subject::new(text.as_bytes()))
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.borrow().is_some()
+    }
+
+    /// Why the check stopped early, if it did. What has not been looked at may have been taken for right or for wrong.
+    pub fn stopped(&self) -> Option<Str> {
+        self.stopped.borrow().clone()
+    }
+
+    fn stop(&self, why: Str) -> bool {
+        self.stopped.borrow_mut().get_or_insert(why);
+        false
     }
 }
 
@@ -49,12 +102,6 @@ impl Schemas {
 pub struct Pattern {
     pub text: Str,
     pub expression: Rc<Expression>,
-}
-
-impl Pattern {
-    pub fn is_match(&self, text: &str) -> bool {
-        self.expression.is_match(&Subject::new(text.as_bytes()))
-    }
 }
 
 /// What holds for members and elements that no other keyword speaks of.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use std::fmt::Write;
 
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::json;
 use helm_template::profile::Profile;
@@ -149,7 +150,7 @@ fn chart(schema: &str) -> Chart {
 
 fn complaint(schema: &str, values: &Map, profile: Profile) -> String {
     let head = "values don't meet the specifications of the schema(s) in the following chart(s):\n";
-    match check(&chart(schema), values, profile, &mut vec![]) {
+    match check(&chart(schema), values, profile, &Budget::default(), &mut vec![]) {
         Ok(()) => String::new(),
         Err(error) => error.strip_prefix(head).unwrap().to_owned(),
     }
@@ -184,7 +185,8 @@ fn charts_are_named_with_what_is_wrong_in_each() {
     let mut child = chart(r#"{"properties":{"a":{"type":"string"}}}"#);
     child.metadata.name = "sub".into();
     parent.dependencies.push(child);
-    let error = check(&parent, &map(r#"{"sub":{"a":1}}"#), Profile::Helm4, &mut vec![]).unwrap_err();
+    let error = check(&parent, &map(r#"{"sub":{"a":1}}"#), Profile::Helm4, &Budget::default(), &mut vec![])
+        .unwrap_err();
     let expected = "values don't meet the specifications of the schema(s) in the following chart(s):\nc:\n- at '': \
                     missing property 'x'\nsub:\n- at '/a': got number, want string\n";
     assert_eq!(&*error, expected);

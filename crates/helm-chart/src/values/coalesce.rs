@@ -4,6 +4,9 @@
 //! by key, everything else is replaced. A null deletes what it stands over; how long it lives itself is where Helm 3
 //! and Helm 4 differ.
 
+use std::collections::BTreeSet;
+
+use helm_template::budget::{Budget, count_members};
 use helm_template::data::{Data, Members};
 use helm_template::go::{print, printf, quote};
 use helm_template::profile::Profile;
@@ -43,16 +46,28 @@ pub struct TypeMismatch {
     pub value: String,
 }
 
+/// Why values cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoalesceError {
+    #[error(transparent)]
+    Mismatch(#[from] TypeMismatch),
+    /// A limit of the rendering is exceeded.
+    #[error("chart {chart}: merging values: {why}")]
+    Budget { chart: Str, why: Str },
+}
+
 /// The values of `user` over those of the chart and its subcharts. Nulls delete, and are gone afterwards. What comes out
 /// shares nothing with what went in.
 pub fn coalesce<T: Tree>(
     chart: T,
     user: &Members,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
-) -> Result<Map, TypeMismatch> {
-    let values = to_map(user);
-    Merging { profile, keep_nulls: false, warnings }.chart(chart, &values, None)?;
+) -> Result<Map, CoalesceError> {
+    let exceeded = |why| CoalesceError::Budget { chart: chart.name().into(), why };
+    let values = to_map(user, budget).map_err(exceeded)?;
+    Merging { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
@@ -61,10 +76,12 @@ pub(crate) fn coalesce_over<T: Tree>(
     chart: T,
     values: &Map,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
-) -> Result<Map, TypeMismatch> {
-    let values = copy_for(chart, values);
-    Merging { profile, keep_nulls: false, warnings }.chart(chart, &values, None)?;
+) -> Result<Map, CoalesceError> {
+    let exceeded = |why| CoalesceError::Budget { chart: chart.name().into(), why };
+    let values = copy_for(chart, values, budget).map_err(exceeded)?;
+    Merging { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
@@ -72,37 +89,62 @@ pub(crate) fn coalesce_over<T: Tree>(
 pub(crate) fn merge<T: Tree>(
     chart: T,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
-) -> Result<Map, TypeMismatch> {
+) -> Result<Map, CoalesceError> {
     let values = Map::new();
-    Merging { profile, keep_nulls: true, warnings }.chart(chart, &values, None)?;
+    Merging { profile, keep_nulls: true, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
 /// Adds to `onto` what only `from` has. Nulls are kept.
-pub(crate) fn merge_tables(onto: &Map, from: &Map, profile: Profile, warnings: &mut Vec<Warning>) {
-    Merging { profile, keep_nulls: true, warnings }.tables(onto, from, None, true);
+pub(crate) fn merge_tables(
+    onto: &Map,
+    from: &Map,
+    profile: Profile,
+    budget: &Budget<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Str> {
+    Merging { profile, keep_nulls: true, budget, warnings }.tables(onto, from, None, true)
 }
 
 /// The same, where nulls delete.
-pub(crate) fn coalesce_tables(onto: &Map, from: &Map, profile: Profile, warnings: &mut Vec<Warning>) {
-    Merging { profile, keep_nulls: false, warnings }.tables(onto, from, None, false);
+pub(crate) fn coalesce_tables(
+    onto: &Map,
+    from: &Map,
+    profile: Profile,
+    budget: &Budget<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Str> {
+    Merging { profile, keep_nulls: false, budget, warnings }.tables(onto, from, None, false)
 }
 
 /// The values of `onto` over those of `from`, where a null deletes.
 pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members, Str> {
-    let merged = to_map(onto);
-    coalesce_tables(&merged, &to_map(from), profile, &mut Vec::new());
-    match Data::try_from(&Value::from(merged))? {
+    let budget = Budget::default();
+    let merged = to_map(onto, &budget)?;
+    coalesce_tables(&merged, &to_map(from, &budget)?, profile, &budget, &mut Vec::new())?;
+    to_members(&merged, &budget)
+}
+
+/// The values as data. What is shared between places is copied for each.
+pub(crate) fn to_members(values: &Map, budget: &Budget<'_>) -> Result<Members, Str> {
+    let values = Value::from(values.clone());
+    budget.take_values(values.count())?;
+    match Data::try_from(&values)? {
         Data::Map(members) => Ok(members),
         // A map without entries may be nil.
         _ => Ok(Members::new()),
     }
 }
 
+/// Steps to look at one entry of a table, and to copy it for the time of the merge.
+const STEPS_PER_ENTRY: u64 = 4;
+
 struct Merging<'w> {
     profile: Profile,
     keep_nulls: bool,
+    budget: &'w Budget<'w>,
     warnings: &'w mut Vec<Warning>,
 }
 
@@ -120,9 +162,28 @@ impl Path<'_> {
     }
 }
 
+/// Why a chart cannot be merged: its subchart's values are no table, or the budget is exceeded.
+enum Stop {
+    Mismatch(TypeMismatch),
+    Budget(Str),
+}
+
+impl From<Str> for Stop {
+    fn from(why: Str) -> Self {
+        Self::Budget(why)
+    }
+}
+
 impl Merging<'_> {
-    fn chart<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), TypeMismatch> {
-        self.defaults(chart, onto, above);
+    fn root<T: Tree>(&mut self, chart: T, onto: &Map) -> Result<(), CoalesceError> {
+        self.chart(chart, onto, None).map_err(|stop| match stop {
+            Stop::Mismatch(mismatch) => mismatch.into(),
+            Stop::Budget(why) => CoalesceError::Budget { chart: chart.name().into(), why },
+        })
+    }
+
+    fn chart<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), Stop> {
+        self.defaults(chart, onto, above)?;
         let here = Path { above, key: chart.name() };
         for subchart in chart.dependencies() {
             let name = subchart.name();
@@ -130,22 +191,26 @@ impl Merging<'_> {
                 Some(Value::Map(table)) => table,
                 Some(other) => {
                     let value = printf("%t", &[other.unboxed()]);
-                    return Err(TypeMismatch { chart: name.into(), value });
+                    return Err(Stop::Mismatch(TypeMismatch { chart: name.into(), value }));
                 }
                 None => {
+                    self.budget.take_values(1)?;
+                    self.moves(onto)?;
                     let table = Map::new();
                     onto.insert(name, table.clone().into());
                     table
                 }
             };
-            self.globals(&inner, onto, &here);
+            self.globals(&inner, onto, &here)?;
             self.chart(subchart, &inner, Some(&here))?;
         }
         Ok(())
     }
 
     /// Puts a chart's own values below what is there already.
-    fn defaults<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) {
+    fn defaults<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), Str> {
+        self.budget.take_values(count_members(chart.values()))?;
+        self.entries(chart.values().len())?;
         let here = Path { above, key: chart.name() };
         let drops_nulls = self.profile == Profile::Helm4;
         for (key, default) in chart.values() {
@@ -159,30 +224,34 @@ impl Merging<'_> {
                     {
                         drop_nulls(table);
                     }
+                    self.moves(onto)?;
                     onto.insert(key.clone(), default);
                 }
                 (Some(Value::Null | Value::Nil), _) if !self.keep_nulls => onto.remove(key),
                 (Some(Value::Map(table)), Value::Map(default)) => {
                     // What is meant for a subchart goes through here again with that chart's own defaults, which
                     // nulls have yet to delete.
-                    let keep =
-                        self.keep_nulls || chart.dependencies().any(|subchart| subchart.name() == &**key);
+                    let keep = self.keep_nulls || {
+                        self.entries(chart.dependencies().count())?;
+                        chart.dependencies().any(|subchart| subchart.name() == &**key)
+                    };
                     if drops_nulls && !keep {
                         drop_nulls(&default);
                     }
-                    self.tables(&table, &default, Some(&Path { above: Some(&here), key }), keep);
+                    self.tables(&table, &default, Some(&Path { above: Some(&here), key }), keep)?;
                 }
                 (Some(Value::Map(_)), default) if default.is_some() => {
                     let text = format!("warning: skipped value for {}.{key}: Not a table.", here.spell());
-                    self.say("coalesce.go:237", &text);
+                    self.say("coalesce.go:237", &text)?;
                 }
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Hands the globals of `from` down to `onto`. The tables inside them are handed down themselves, not as copies.
-    fn globals(&mut self, onto: &Map, from: &Map, here: &Path) {
+    fn globals(&mut self, onto: &Map, from: &Map, here: &Path) -> Result<(), Str> {
         let inner = match onto.get(GLOBAL) {
             None => Map::new(),
             Some(Value::Map(table)) => table,
@@ -199,36 +268,47 @@ impl Merging<'_> {
                 return self.say("coalesce.go:145", &text);
             }
         };
+        self.entries(outer.len())?;
         for (key, value) in outer.snapshot() {
+            self.budget.take_values(1)?;
             match (value, inner.get(&key)) {
-                (Value::Map(table), None) => inner.insert(key, shallow_copy(&table).into()),
+                (Value::Map(table), None) => {
+                    self.budget.take_values(table.len())?;
+                    inner.insert(key, shallow_copy(&table).into());
+                }
                 (Value::Map(table), Some(Value::Map(own))) => {
+                    self.budget.take_values(table.len())?;
                     let table = shallow_copy(&table);
                     // Nulls stay for now: the merging of the subchart follows and sees to them.
-                    self.tables(&table, &own, Some(&Path { above: Some(here), key: &key }), true);
+                    self.tables(&table, &own, Some(&Path { above: Some(here), key: &key }), true)?;
                     inner.insert(key, table.into());
                 }
                 (Value::Map(_), Some(_)) => {
                     let text =
                         format!("Conflict: cannot merge map onto non-map for {}. Skipping.", quote(&key));
-                    self.say("coalesce.go:161", &text);
+                    self.say("coalesce.go:161", &text)?;
                 }
                 (_, Some(Value::Map(_))) => {
-                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"));
+                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"))?;
                 }
                 (value, _) => inner.insert(key, value),
             }
         }
         onto.insert(GLOBAL, inner.into());
+        Ok(())
     }
 
     /// Adds to `onto` what only `from` has.
-    fn tables(&mut self, onto: &Map, from: &Map, above: Option<&Path>, keep_nulls: bool) {
+    fn tables(&mut self, onto: &Map, from: &Map, above: Option<&Path>, keep_nulls: bool) -> Result<(), Str> {
+        self.entries(from.len())?;
         let entries = from.snapshot();
         if self.profile == Profile::Helm4 {
             // Helm 4 notes the nulls of the one in the other, and whoever shares that table sees them there.
+            self.entries(onto.len())?;
             for (key, value) in onto.snapshot() {
                 if value.is_nil() {
+                    self.budget.take_values(1)?;
+                    self.moves(from)?;
                     from.insert(key, Value::Null);
                 }
             }
@@ -239,71 +319,100 @@ impl Merging<'_> {
                 Profile::Helm4 => value.is_some(),
             };
             match onto.get(&key) {
-                None => onto.insert(key, value),
+                None => {
+                    self.budget.take_values(1)?;
+                    self.moves(onto)?;
+                    onto.insert(key, value);
+                }
                 Some(Value::Null | Value::Nil) => {
                     if !keep_nulls && deletes {
                         onto.remove(&key);
                     } else if let (Profile::Helm3, Value::Map(_)) = (self.profile, &value) {
-                        self.lost(&value, above, &key);
+                        self.lost(&value, above, &key)?;
                     }
                 }
                 Some(Value::Map(table)) => {
                     if let Value::Map(inner) = &value {
-                        self.tables(&table, inner, Some(&Path { above, key: &key }), keep_nulls);
+                        self.tables(&table, inner, Some(&Path { above, key: &key }), keep_nulls)?;
                     } else if value.is_some() {
                         let path = Path { above, key: &key }.spell();
+                        self.prints(&value)?;
                         let text = format!(
                             "warning: destination for {path} is a table. Ignoring non-table value ({})",
                             print(&value)
                         );
-                        self.say("coalesce.go:301", &text);
+                        self.say("coalesce.go:301", &text)?;
                     }
                 }
-                Some(_) if matches!(value, Value::Map(_)) => self.lost(&value, above, &key),
+                Some(_) if matches!(value, Value::Map(_)) => self.lost(&value, above, &key)?,
                 Some(_) => {}
             }
         }
+        Ok(())
     }
 
-    fn lost(&mut self, table: &Value, above: Option<&Path>, key: &str) {
+    fn lost(&mut self, table: &Value, above: Option<&Path>, key: &str) -> Result<(), Str> {
+        self.prints(table)?;
         let path = Path { above, key }.spell();
         let text = format!("warning: cannot overwrite table with non table for {path} ({})", print(table));
-        self.say("coalesce.go:298", &text);
+        self.say("coalesce.go:298", &text)
     }
 
-    fn say(&mut self, place: &str, text: &str) {
+    fn say(&mut self, place: &str, text: &str) -> Result<(), Str> {
+        self.budget.take(text.len())?;
         self.warnings.push(Warning::logged(self.profile, place, text));
+        Ok(())
+    }
+
+    /// Counts the entries of a table that are looked at.
+    fn entries(&self, count: usize) -> Result<(), Str> {
+        self.budget.charge(count as u64 * STEPS_PER_ENTRY)
+    }
+
+    /// Counts what moves when an entry is put into a table or taken out.
+    fn moves(&self, table: &Map) -> Result<(), Str> {
+        self.budget.charge(table.len() as u64 / 16)
+    }
+
+    /// Makes sure that there is room for the text of a value.
+    fn prints(&self, value: &Value) -> Result<(), Str> {
+        let extent = value.extent();
+        self.budget.charge(extent as u64)?;
+        self.budget.fits(extent)
     }
 }
 
-pub(crate) fn to_map(members: &Members) -> Map {
-    Map::from_entries(members.iter().map(|(key, value)| (key.clone(), value.into())))
+pub(crate) fn to_map(members: &Members, budget: &Budget<'_>) -> Result<Map, Str> {
+    budget.take_values(count_members(members))?;
+    Ok(Map::from_entries(members.iter().map(|(key, value)| (key.clone(), value.into()))))
 }
 
 /// A copy of `values` that merging `chart` into it may change. Only what it can reach is copied; the rest is shared.
-fn copy_for<T: Tree>(chart: T, values: &Map) -> Map {
-    let reached = |key: &str| {
-        key == GLOBAL
-            || chart.values().contains_key(key)
-            || chart.dependencies().any(|subchart| subchart.name() == key)
-    };
+fn copy_for<T: Tree>(chart: T, values: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
+    let subcharts: BTreeSet<Str> = chart.dependencies().map(|subchart| subchart.name().into()).collect();
+    budget.take_values(values.len().saturating_add(subcharts.len()))?;
+    let reached = |key: &str| key == GLOBAL || chart.values().contains_key(key) || subcharts.contains(key);
     let copy = |(key, value): (Str, Value)| {
-        let value = if reached(&key) { deep_copy(&value) } else { value };
-        (key, value)
+        let value = if reached(&key) { deep_copy(&value, budget)? } else { value };
+        Ok((key, value))
     };
-    Map::from_entries(values.snapshot().into_iter().map(copy))
+    let entries: Result<Vec<_>, Str> = values.snapshot().into_iter().map(copy).collect();
+    Ok(Map::from_entries(entries?))
 }
 
-fn deep_copy(value: &Value) -> Value {
-    match value {
-        Value::Map(map) => deep_copy_map(map).into(),
+fn deep_copy(value: &Value, budget: &Budget<'_>) -> Result<Value, Str> {
+    Ok(match value {
+        Value::Map(map) => deep_copy_map(map, budget)?.into(),
         other => other.clone(),
-    }
+    })
 }
 
 /// A copy that shares no table with the map. Lists are shared: nothing changes them in place.
-pub(crate) fn deep_copy_map(map: &Map) -> Map {
-    Map::from_entries(map.entries().iter().map(|(key, value)| (key.clone(), deep_copy(value))))
+pub(crate) fn deep_copy_map(map: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
+    budget.take_values(map.len())?;
+    let entries = map.entries();
+    let entries = entries.iter().map(|(key, value)| Ok((key.clone(), deep_copy(value, budget)?)));
+    Ok(Map::from_entries(entries.collect::<Result<Vec<_>, Str>>()?))
 }
 
 fn shallow_copy(map: &Map) -> Map {

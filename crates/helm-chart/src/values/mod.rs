@@ -14,12 +14,15 @@ mod layers;
 mod read;
 mod warning;
 
+use helm_template::budget::Budget;
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
-pub use coalesce::{Tree, TypeMismatch, coalesce, over};
-pub(crate) use coalesce::{coalesce_over, coalesce_tables, deep_copy_map, merge, merge_tables, to_map};
+pub use coalesce::{CoalesceError, Tree, TypeMismatch, coalesce, over};
+pub(crate) use coalesce::{
+    coalesce_over, coalesce_tables, deep_copy_map, merge, merge_tables, to_map, to_members,
+};
 pub use explain::{Explained, Layer, Origin, explain};
 pub use layers::{Source, layers, overlay, user_values};
 pub use read::read;
@@ -38,12 +41,13 @@ pub fn render_values(
     user: &Members,
     check: bool,
     profile: Profile,
+    budget: &Budget<'_>,
     warnings: &mut Vec<Warning>,
 ) -> Result<Map, Str> {
     let values =
-        coalesce(chart, user, profile, warnings).map_err(|mismatch| Str::from(mismatch.to_string()))?;
+        coalesce(chart, user, profile, budget, warnings).map_err(|error| Str::from(error.to_string()))?;
     if check {
-        schema::check(chart, &values, profile, warnings)?;
+        schema::check(chart, &values, profile, budget, warnings)?;
     }
     Ok(values)
 }

@@ -39,8 +39,8 @@ fn largest() {
         let limits = Limits::default();
         let fits = |limits| refusal(&folder, chart, limits).is_none();
         let steps = least(limits.steps, |steps| fits(Limits { steps, ..limits }));
-        let output = least(limits.output as u64, |output| {
-            fits(Limits { output: usize::try_from(output).unwrap(), ..limits })
+        let output = least(limits.memory as u64, |output| {
+            fits(Limits { memory: usize::try_from(output).unwrap(), ..limits })
         });
         shares.lock().unwrap().push((chart.id.clone(), steps, output));
     });

@@ -10,13 +10,14 @@ use futures::future::BoxFuture;
 use helm_template::data::Members;
 use kube_apply::{Id, Object, Target, Tell};
 
+use crate::error::Error;
 use crate::record::Record;
 use crate::render::ReadyChart;
 
 /// Changes objects after they were rendered and before they are written: manifests and hooks alike.
 pub trait PostRender: Send + Sync {
     /// What is to be written instead, or why nothing can be.
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>>;
+    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>>;
 }
 
 /// Says whether there is room for what is about to be written, when all of it is known and nothing is written yet.

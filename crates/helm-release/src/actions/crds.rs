@@ -1,7 +1,10 @@
 //! The definitions in a chart's `crds/`: made before anything else, established, and never touched again.
 
+use std::sync::Arc;
+
 use domain::Kind;
 use helm_chart::{Chart, dependencies};
+use helm_template::budget::{Budget, Limits, VALUE_BYTES};
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use kube_apply::{Discovery, Object, Options, Way, apply, live};
@@ -9,23 +12,28 @@ use serde_json::Value;
 
 use super::operation::Operation;
 use crate::error::Error;
+use crate::render::{PoolAdmission, ReadyChart};
 
 /// The definitions of a chart and of the subcharts that are wanted, as far as the cluster does not serve them. Mostly there
 /// are none, and then nothing is asked.
 pub async fn missing(
     operation: &Operation<'_>,
-    chart: &Chart,
-    values: &Members,
+    chart: &Arc<ReadyChart>,
+    values: &Arc<Members>,
     profile: Profile,
 ) -> Result<Vec<Object>, Error> {
-    if !any(chart) {
+    if !any(chart.chart()) {
         return Ok(Vec::new());
     }
-    let settled = dependencies::prepare(chart.clone(), values, profile, &mut Vec::new());
-    // What is wrong with the dependencies is for the rendering to tell, in Helm's words.
-    let Ok(settled) = settled else { return Ok(Vec::new()) };
-    let mut objects = Vec::new();
-    collect(&settled, &mut objects)?;
+    let (chart, values) = (chart.clone(), values.clone());
+    let workspace = operation.helm.workspace.as_deref().unwrap_or(operation.namespace);
+    let read = operation.helm.renderer.run(workspace, move |ticket| {
+        let admission = PoolAdmission::new(ticket);
+        let budget = Budget::new(Limits::default(), &admission);
+        let read = definitions(chart.chart(), &values, profile, &budget);
+        admission.failure().map_or(read, |error| Err(Error::Render(error.into())))
+    });
+    let mut objects = read.await.map_err(Error::Render)??;
     objects.retain(|object| !is_served(object, &operation.target.discovery));
     if objects.is_empty() {
         return Ok(objects);
@@ -36,6 +44,21 @@ pub async fn missing(
         why: failure.to_string(),
     })?;
     Ok(found.into_iter().filter(|live| live.value.is_none()).map(|live| live.object).collect())
+}
+
+/// All definitions, parsed.
+fn definitions(
+    chart: &Chart,
+    values: &Members,
+    profile: Profile,
+    budget: &Budget<'_>,
+) -> Result<Vec<Object>, Error> {
+    let settled = dependencies::prepare(chart, values, profile, budget, &mut Vec::new());
+    // What is wrong with the dependencies is for the rendering to tell, in Helm's words.
+    let Ok(settled) = settled else { return Ok(Vec::new()) };
+    let mut objects = Vec::new();
+    collect(&settled, &mut objects, budget)?;
+    Ok(objects)
 }
 
 /// Makes definitions, and waits until the cluster serves what they define.
@@ -52,10 +75,14 @@ fn any(chart: &Chart) -> bool {
     chart.crds().next().is_some() || chart.dependencies.iter().any(any)
 }
 
-fn collect(chart: &Chart, objects: &mut Vec<Object>) -> Result<(), Error> {
+fn collect(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Result<(), Error> {
     for file in chart.crds() {
         let wrong =
             |why: &str| Error::Crd { file: file.name.to_string(), why: why.to_owned(), kind: Kind::Invalid };
+        // Two bytes of YAML can be a value; its punctuation tells how many there are at most.
+        let marks = file.data.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
+        let counted = budget.take_values(marks.saturating_add(file.data.len() / VALUE_BYTES));
+        counted.map_err(|why| wrong(&format!("definitions of chart {}: {why}", chart.metadata.name)))?;
         let parsed = Object::parse_all(&String::from_utf8_lossy(&file.data));
         let parsed = parsed.map_err(|error| wrong(&error.to_string()))?;
         if parsed.is_empty() {
@@ -63,7 +90,7 @@ fn collect(chart: &Chart, objects: &mut Vec<Object>) -> Result<(), Error> {
         }
         objects.extend(parsed.into_iter().map(|object| object.with_source(Some(file.name.to_string()))));
     }
-    chart.dependencies.iter().try_for_each(|child| collect(child, objects))
+    chart.dependencies.iter().try_for_each(|child| collect(child, objects, budget))
 }
 
 /// Whether the cluster serves every kind that a definition makes.

@@ -108,7 +108,7 @@ impl Operation<'_> {
         if namespaces.get_opt(self.namespace).await.map_err(failed)?.is_some() {
             return Ok(());
         }
-        let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
+        let missing = crds::missing(self, &ask.chart, &ask.values, self.helm.profile).await?;
         if ask.skip_crds || missing.is_empty() {
             let draft = self.draft_install(ask, 1).await?;
             let after = (&ExistingObjects::default(), &*draft.objects);
@@ -197,7 +197,7 @@ impl Operation<'_> {
 
     /// Makes the definitions that are missing, once the values are known to be right and there is room.
     async fn make_crds(&self, ask: &Install<'_>, before: &ExistingObjects) -> Result<(), Error> {
-        let missing = crds::missing(self, ask.chart.chart(), &ask.values, self.helm.profile).await?;
+        let missing = crds::missing(self, &ask.chart, &ask.values, self.helm.profile).await?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -261,7 +261,7 @@ impl Operation<'_> {
     pub async fn settle(&self, mut record: Record) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
             let changed = post_render(&record.manifest, &record.hooks, change, self.helm.profile).await;
-            (record.manifest, record.hooks) = changed.map_err(Error::PostRender)?;
+            (record.manifest, record.hooks) = changed?;
         }
         let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;
         let hooks = record.hooks.iter().filter_map(|hook| Object::parse_all(&hook.manifest).ok());

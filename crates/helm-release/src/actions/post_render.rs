@@ -12,6 +12,7 @@ use kube_apply::{Id, Object};
 
 use super::ask::PostRender;
 use super::document;
+use crate::error::Error;
 use crate::record::HookRecord;
 
 /// A document, the objects in it, and what it is beside.
@@ -32,8 +33,8 @@ pub async fn post_render(
     hooks: &[HookRecord],
     change: &dyn PostRender,
     profile: Profile,
-) -> Result<(String, Vec<HookRecord>), String> {
-    let documents = documents(manifest, hooks)?;
+) -> Result<(String, Vec<HookRecord>), Error> {
+    let documents = documents(manifest, hooks).map_err(Error::PostRender)?;
     let objects: Vec<Object> =
         documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
     let mut back = Back::new(change.change(objects).await?);
@@ -46,10 +47,14 @@ pub async fn post_render(
             Some(hook) if same => outcome.hooks.push(hook.clone()),
             None if same => outcome.manifest.push_str(document.text),
             // A hook that is not known by its annotation any more is a manifest, and the other way round.
-            _ => found.into_iter().flatten().try_for_each(|object| outcome.add(&object))?,
+            _ => found
+                .into_iter()
+                .flatten()
+                .try_for_each(|object| outcome.add(&object))
+                .map_err(Error::PostRender)?,
         }
     }
-    back.rest().iter().try_for_each(|object| outcome.add(object))?;
+    back.rest().iter().try_for_each(|object| outcome.add(object)).map_err(Error::PostRender)?;
     Ok((outcome.manifest, outcome.hooks))
 }
 
@@ -127,7 +132,7 @@ mod tests {
     struct With<F>(F);
 
     impl<F: Fn(Vec<Object>) -> Vec<Object> + Send + Sync> PostRender for With<F> {
-        fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>> {
+        fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
             ready(Ok((self.0)(objects))).boxed()
         }
     }

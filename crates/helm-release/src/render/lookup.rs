@@ -1,11 +1,12 @@
 //! `lookup`: what a template sees of the cluster, as whoever acts may see it.
 //!
-//! Templates are not asynchronous. Rendering has a thread of its own, which waits here until the cluster has answered.
+//! Templates are not asynchronous. Rendering has a thread of its own, which waits here until the cluster has answered. Meanwhile
+//! its slot of the pool is free for others; its memory stays reserved.
 
-use std::cell::{Cell, RefCell};
-use std::sync::Arc;
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use helm_template::budget::Admission as _;
 use helm_template::data::{Data, Members};
 use helm_template::outside;
 use helm_template::value::Str;
@@ -14,9 +15,9 @@ use kube_apply::Discovery;
 use kube_apply::discovery::{FindError, Kind};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Cluster;
+use super::admission::PoolAdmission;
 
 /// So often may one rendering ask.
 const MOST: usize = 1_000;
@@ -24,30 +25,38 @@ const MOST: usize = 1_000;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// So many objects may be in a list.
 const ITEMS: usize = 10_000;
-/// So many are asked for at a time.
-const PAGE: u32 = 500;
+/// Objects in a page of a list.
+const PAGE: u32 = 100;
+/// Bytes that all lookups of a rendering may read, as JSON has them.
+const MOST_BYTES: usize = 16 << 20;
+/// What an object takes for each byte of its JSON: it is parsed twice, and each text is kept with its own structure.
+const BYTES_PER_BYTE: u64 = 4;
 
 pub(super) struct Lookup<'c> {
-    handle: Handle,
+    runtime: Handle,
     cluster: &'c Cluster,
     asked: Cell<usize>,
     waited: Cell<Duration>,
-    turns: Arc<Semaphore>,
-    /// The turn that the rendering has. It is given away while the cluster is waited for.
-    turn: RefCell<Option<OwnedSemaphorePermit>>,
+    admission: &'c PoolAdmission<'c>,
+    read: Cell<usize>,
     /// Whether it was found out once which kinds there are now.
     refreshed: Cell<bool>,
 }
 
 impl<'c> Lookup<'c> {
-    pub(super) fn new(
-        handle: Handle,
-        cluster: &'c Cluster,
-        turns: Arc<Semaphore>,
-        turn: OwnedSemaphorePermit,
-    ) -> Self {
+    pub(super) fn new(runtime: Handle, cluster: &'c Cluster, admission: &'c PoolAdmission<'c>) -> Self {
         let (asked, waited, refreshed) = (Cell::new(0), Cell::new(Duration::ZERO), Cell::new(false));
-        Self { handle, cluster, asked, waited, turns, turn: RefCell::new(Some(turn)), refreshed }
+        Self { runtime, cluster, asked, waited, admission, read: Cell::new(0), refreshed }
+    }
+
+    /// Counts what was read of the cluster, and reserves memory for it.
+    fn count(&self, object: &Value) -> Result<(), Str> {
+        let bytes = serde_json::to_string(object).map_or(0, |text| text.len());
+        self.read.set(self.read.get().saturating_add(bytes));
+        if self.read.get() > MOST_BYTES {
+            return Err(format!("the templates look up more than {MOST_BYTES} bytes of the cluster").into());
+        }
+        self.admission.reserve(bytes as u64 * BYTES_PER_BYTE)
     }
 
     pub(super) fn discovery(&self) -> &Discovery {
@@ -62,16 +71,14 @@ impl outside::Cluster for Lookup<'_> {
             return Err(format!("the templates ask the cluster more than {MOST} times").into());
         }
         let left = PATIENCE.saturating_sub(self.waited.get());
-        // Who waits for a slow cluster keeps nobody else from rendering.
-        drop(self.turn.take());
         let begun = Instant::now();
-        let (found, turn) = self.handle.block_on(async {
-            let asked = self.ask(api_version, kind, namespace, name);
-            let found = tokio::time::timeout(left, asked).await;
+        let asked = tokio::time::timeout(left, self.ask(api_version, kind, namespace, name));
+        let found = self.admission.ticket().wait(&self.runtime, async {
+            let found = asked.await;
             self.waited.set(self.waited.get() + begun.elapsed());
-            (found, self.turns.clone().acquire_owned().await)
+            found
         });
-        self.turn.replace(Some(turn.expect("nobody closes the semaphore")));
+        let found = found.map_err(|error| self.admission.fail(error))?;
         let late = format!("the cluster kept the templates waiting for more than {} s", PATIENCE.as_secs());
         found.map_err(|_| Str::from(late))?
     }
@@ -88,12 +95,12 @@ impl Lookup<'_> {
         } else {
             Api::all_with(client, &resource)
         };
-        if name.is_empty() { list(&api, &resource).await } else { one(&api, name).await }
+        if name.is_empty() { self.list(&api, &resource).await } else { self.one(&api, name).await }
     }
 
     /// Nothing where the version is served and the kind is not: Helm finds no such object then.
     async fn kind(&self, api_version: &str, kind: &str) -> Result<Option<Kind>, Str> {
-        let Cluster { client, discovery } = self.cluster;
+        let Cluster { client, discovery, .. } = self.cluster;
         if let Some(known) = discovery.known(api_version, kind) {
             return Ok(Some(known));
         }
@@ -115,38 +122,49 @@ impl Lookup<'_> {
     }
 }
 
-async fn one(api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
-    Ok(api.get_opt(name).await.map_err(told)?.map_or_else(none, |object| data_of(&object)))
-}
+impl Lookup<'_> {
+    async fn one(&self, api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
+        match api.get_opt(name).await.map_err(told)? {
+            Some(object) => self.data_of(&object),
+            None => Ok(none()),
+        }
+    }
 
-async fn list(api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
-    let mut params = ListParams::default().limit(PAGE);
-    let mut items = Vec::new();
-    loop {
-        let page = match api.list(&params).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
-            page => page.map_err(told)?,
-        };
-        for mut object in page.items {
-            // In a list objects do not say what they are; templates see that they do, as in Go.
-            let types = TypeMeta { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
-            object.types.get_or_insert(types);
-            items.push(data_of(&object));
+    async fn list(&self, api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
+        let mut params = ListParams::default().limit(PAGE);
+        let mut items = Vec::new();
+        loop {
+            let page = match api.list(&params).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
+                page => page.map_err(told)?,
+            };
+            for mut object in page.items {
+                // In a list objects do not say what they are; templates see that they do, as in Go.
+                let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+                object.types.get_or_insert(TypeMeta { api_version, kind });
+                items.push(self.data_of(&object)?);
+            }
+            if items.len() > ITEMS {
+                return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version.unwrap_or_default();
+                let metadata = Members::from([("resourceVersion".into(), Data::string(version))]);
+                return Ok(Data::Map(Members::from([
+                    ("apiVersion".into(), Data::string(page.types.api_version)),
+                    ("kind".into(), Data::string(page.types.kind)),
+                    ("metadata".into(), Data::Map(metadata)),
+                    ("items".into(), Data::List(items)),
+                ])));
+            }
         }
-        if items.len() > ITEMS {
-            return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
-        }
-        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if params.continue_token.is_none() {
-            let version = page.metadata.resource_version.unwrap_or_default();
-            let metadata = Members::from([("resourceVersion".into(), Data::string(version))]);
-            return Ok(Data::Map(Members::from([
-                ("apiVersion".into(), Data::string(page.types.api_version)),
-                ("kind".into(), Data::string(page.types.kind)),
-                ("metadata".into(), Data::Map(metadata)),
-                ("items".into(), Data::List(items)),
-            ])));
-        }
+    }
+
+    fn data_of(&self, object: &DynamicObject) -> Result<Data, Str> {
+        let Ok(value) = serde_json::to_value(object) else { return Ok(none()) };
+        self.count(&value)?;
+        Ok(data(&value))
     }
 }
 
@@ -160,10 +178,6 @@ fn told(error: kube::Error) -> Str {
         kube::Error::Api(status) => status.message.as_str().into(),
         error => error.to_string().into(),
     }
-}
-
-fn data_of(object: &DynamicObject) -> Data {
-    serde_json::to_value(object).map_or_else(|_| none(), |value| data(&value))
 }
 
 /// Whole numbers stay whole, as in Go's unstructured objects.

@@ -1,16 +1,20 @@
 //! A chart, values and a cluster to what a record says of them.
 //!
-//! Rendering works the processor, and `lookup` waits for the cluster in the middle of it: both are done on threads of their
-//! own, as many as there are processors, so that whoever else is served goes on being served.
+//! Rendering runs on a [`WorkPool`], with a share for each workspace. Its memory is reserved there as its budget grows, it has a
+//! deadline, and it stops when its caller is gone. While `lookup` waits for the cluster, the rendering gives its slot to others.
 //!
 //! Elsewhere: the engine (`helm_engine`), what is done with a rendering (`crate::actions`).
 
+mod admission;
 pub mod charts;
 mod lookup;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use domain::failure::Kind;
+use governor::Rejected;
+use governor::work::{Ticket, WorkError, WorkLimits, WorkPool};
 use helm_engine::{Capabilities, Crd, Engine, KubeVersion, Manifest, Request, Stage, output};
 use helm_host::Host;
 use helm_template::data::Members;
@@ -19,11 +23,10 @@ use helm_template::profile::Profile;
 use kube::Client;
 use kube_apply::Discovery;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 
 use crate::record::{ChartRecord, HookRecord};
 
+pub use admission::PoolAdmission;
 pub use charts::{Charts, ReadyChart};
 use lookup::Lookup;
 
@@ -35,7 +38,7 @@ struct Inner {
     helm3: Engine,
     helm4: Engine,
     host: Host,
-    turns: Arc<Semaphore>,
+    pool: WorkPool,
 }
 
 /// What is rendered for, and as whom it is looked up.
@@ -44,6 +47,8 @@ pub struct Cluster {
     /// As the actor.
     pub client: Client,
     pub discovery: Discovery,
+    /// The workspace whose share of the renderer is used; else the namespace's.
+    pub workspace: Option<Arc<str>>,
 }
 
 /// What is asked for.
@@ -88,14 +93,33 @@ pub enum RenderError {
     Templates { why: String, warnings: Vec<String> },
     #[error("the chart cannot be written into a record: {0}")]
     Unwritable(String),
+    /// The pool has no slot or no memory for it now; it can be tried again.
+    #[error("rendering was put off: {0}")]
+    Rejected(Rejected),
+    #[error("rendering took longer than {} s", .0.as_secs())]
+    DeadlineExceeded(Duration),
     #[error("the rendering broke off")]
     Broken,
+}
+
+impl From<WorkError> for RenderError {
+    fn from(error: WorkError) -> Self {
+        match error {
+            WorkError::Rejected(rejected) => Self::Rejected(rejected),
+            WorkError::DeadlineExceeded(deadline) => Self::DeadlineExceeded(deadline),
+            // Nobody waits for a rendering that was cancelled.
+            WorkError::Interrupted(_) => Self::DeadlineExceeded(DEADLINE),
+            WorkError::Panicked => Self::Broken,
+        }
+    }
 }
 
 impl RenderError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Values { .. } | Self::Templates { .. } | Self::Unwritable(_) => Kind::Invalid,
+            Self::Rejected(_) => Kind::Exhausted,
+            Self::DeadlineExceeded(_) => Kind::Timeout,
             Self::Broken => Kind::Internal,
         }
     }
@@ -139,18 +163,52 @@ impl Default for Renderer {
     }
 }
 
+/// The longest time for one rendering, waiting for the cluster included.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Reserved for a rendering before it begins. Its budget reserves more as it grows.
+const BASE_BYTES: u64 = 4 << 20;
+
+/// The longest error, and all warnings together. Neither is stored in full beyond it.
+const MESSAGE_BYTES: usize = 64 << 10;
+const WARNINGS_BYTES: usize = 256 << 10;
+
+/// The manifests and hooks of a release: their text, and the values in it as far as punctuation tells.
+const MANIFEST_BYTES: usize = 16 << 20;
+const MANIFEST_VALUES: usize = 2_000_000;
+
+/// Limits of a pool for renderings: as many at once as there are processors, half of them and the budget of one rendering
+/// for each workspace.
+pub fn work_limits() -> WorkLimits {
+    let slots = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
+    WorkLimits {
+        slots,
+        slots_per_flow: slots / 2,
+        queue: 1_000,
+        queue_per_flow: 100,
+        wait: Duration::from_secs(30),
+        bytes: 512 << 20,
+        bytes_per_flow: 192 << 20,
+    }
+}
+
 impl Renderer {
+    /// A renderer with a pool of its own.
     pub fn new() -> Self {
-        let turns = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-        Self(Arc::new(Inner {
-            helm3: Engine::new(Profile::Helm3),
-            helm4: Engine::new(Profile::Helm4),
-            host: Host::new(),
-            turns: Arc::new(Semaphore::new(turns)),
-        }))
+        Self::with_pool(WorkPool::new(&work_limits()))
     }
 
-    /// Renders a chart. Whoever drops this future lets it be rendered to its end, which is bounded.
+    /// A renderer that shares a pool with other heavy work.
+    pub fn with_pool(pool: WorkPool) -> Self {
+        let (helm3, helm4) = (Engine::new(Profile::Helm3), Engine::new(Profile::Helm4));
+        Self(Arc::new(Inner { helm3, helm4, host: Host::new(), pool }))
+    }
+
+    pub fn pool(&self) -> &WorkPool {
+        &self.0.pool
+    }
+
+    /// Renders a chart. Cancel-safe: dropping the future stops the rendering.
     pub async fn render(
         &self,
         cluster: &Cluster,
@@ -158,16 +216,30 @@ impl Renderer {
         values: &Arc<Members>,
         what: &What,
     ) -> Result<Rendering, RenderError> {
-        let turn = self.0.turns.clone().acquire_owned().await;
-        let turn = turn.expect("nobody closes the semaphore");
         let (inner, cluster) = (self.0.clone(), cluster.clone());
         let (chart, values, what) = (chart.clone(), values.clone(), what.clone());
-        let handle = Handle::current();
-        let rendered = spawn_blocking(move || {
-            let lookup = Lookup::new(handle, &cluster, inner.turns.clone(), turn);
-            inner.render(&lookup, &chart, &values, &what)
-        });
-        rendered.await.map_err(|_| RenderError::Broken)?
+        let runtime = Handle::current();
+        let workspace = cluster.workspace.clone().unwrap_or_else(|| what.namespace.as_str().into());
+        self.run(&workspace, move |ticket| {
+            let admission = PoolAdmission::new(ticket);
+            let lookup = Lookup::new(runtime, &cluster, &admission);
+            let rendered = inner.render(&lookup, &admission, &chart, &values, &what);
+            match admission.failure() {
+                Some(error) if rendered.is_err() => Err(error.into()),
+                _ => rendered,
+            }
+        })
+        .await?
+    }
+
+    /// Runs other heavy work on rendered objects, with the share of a workspace.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        workspace: &str,
+        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let pool = &self.0.pool;
+        Ok(pool.run(pool.flow(workspace), BASE_BYTES, DEADLINE, work).await?)
     }
 }
 
@@ -175,6 +247,7 @@ impl Inner {
     fn render(
         &self,
         lookup: &Lookup<'_>,
+        admission: &PoolAdmission<'_>,
         chart: &ReadyChart,
         values: &Members,
         what: &What,
@@ -192,10 +265,11 @@ impl Inner {
             subchart_notes: what.subchart_notes,
             ..Request::new(&what.name, values, &capabilities)
         };
-        let nowhere = self.host.outside();
+        let nowhere = Outside { admission, ..self.host.outside() };
         let outside = if what.may_look_up { Outside { cluster: lookup, ..nowhere } } else { nowhere };
         match engine.render(chart.prepared(), &request, outside) {
             Ok(release) => {
+                check_size(&release).map_err(|why| RenderError::Templates { why, warnings: Vec::new() })?;
                 let record = chart.record(&release.chart, what.profile);
                 Ok(Rendering {
                     chart: record.map_err(|why| RenderError::Unwritable(why.to_string()))?,
@@ -203,11 +277,11 @@ impl Inner {
                     hooks: release.hooks.iter().map(HookRecord::from).collect(),
                     notes: release.notes,
                     crds: release.crds,
-                    warnings: release.warnings,
+                    warnings: shortened(release.warnings),
                 })
             }
             Err(failure) => {
-                let (why, warnings) = (failure.why, failure.warnings);
+                let (why, warnings) = (cut(failure.why), shortened(failure.warnings));
                 Err(match failure.stage {
                     Stage::Values => RenderError::Values { why, warnings },
                     Stage::Templates | Stage::Manifests(_) => RenderError::Templates { why, warnings },
@@ -215,6 +289,50 @@ impl Inner {
             }
         }
     }
+}
+
+/// Refuses manifests that are too large to be worked on: they are parsed again and again, and two bytes can be a value.
+fn check_size(release: &helm_engine::Release) -> Result<(), String> {
+    let manifests = release.manifests.iter().map(|manifest| &manifest.content[..]);
+    let hooks = release.hooks.iter().map(|hook| &hook.content[..]);
+    let (mut bytes, mut values) = (0_usize, 0_usize);
+    for text in manifests.chain(hooks) {
+        bytes = bytes.saturating_add(text.len());
+        values = values.saturating_add(text.iter().filter(|byte| b",:-[{\n".contains(byte)).count());
+    }
+    let chart = &release.chart.metadata.name;
+    if bytes > MANIFEST_BYTES {
+        return Err(format!("chart {chart}: its manifests have {bytes} bytes (limit {MANIFEST_BYTES})"));
+    }
+    if values > MANIFEST_VALUES {
+        return Err(format!("chart {chart}: its manifests have too many values (limit {MANIFEST_VALUES})"));
+    }
+    Ok(())
+}
+
+/// An error that fits into a status.
+fn cut(mut text: String) -> String {
+    let whole = text.len();
+    if whole > MESSAGE_BYTES {
+        text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
+        text += &format!("… ({whole} bytes in all)");
+    }
+    text
+}
+
+/// As many warnings as fit, and how many are left out.
+fn shortened(mut warnings: Vec<String>) -> Vec<String> {
+    let mut bytes = 0_usize;
+    let fit = warnings.iter().take_while(|line| {
+        bytes = bytes.saturating_add(line.len());
+        bytes <= WARNINGS_BYTES
+    });
+    let (fit, all) = (fit.count(), warnings.len());
+    if fit < all {
+        warnings.truncate(fit);
+        warnings.push(format!("{} further warnings are left out", all - fit));
+    }
+    warnings
 }
 
 /// What the cluster can do, as templates see it.

@@ -1,5 +1,6 @@
 //! Rendering for a cluster, and what comes of it for the record.
 
+use governor::work::{WorkLimits, WorkPool};
 use helm_release::record::Record;
 use helm_release::render::{Charts, ReadyChart, Renderer, What};
 use helm_template::profile::Profile;
@@ -184,6 +185,112 @@ async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
         biased;
         _ = futures::future::select_all(waiting.map(Box::pin)) => panic!("somebody was kept from rendering"),
         done = late => assert!(done.is_ok()),
+    }
+}
+
+/// Templates that work for minutes in a build without optimisations.
+const ENDLESS: &str = "{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}{{ $x := sha256sum \"x\" }}{{ end }}{{ end }}{{ end }}";
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_secs(30), future).await.expect(what)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_rendering_stops_and_frees_its_slot() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let (renderer, here) = (Renderer::new(), cluster(&client).await);
+    let (endless, said) = (chart_with(ENDLESS), values("{}"));
+    let what = What::install("r", "default", Profile::Helm4);
+    let running = tokio::spawn({
+        let renderer = renderer.clone();
+        async move { renderer.render(&here, &endless, &said, &what).await.err().map(|error| error.kind()) }
+    });
+    let used = |count: usize| {
+        let renderer = renderer.clone();
+        async move {
+            while renderer.pool().slots().used != count {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        }
+    };
+    within("the rendering begins", used(1)).await;
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    within("the rendering stops", used(0)).await;
+    assert_eq!(renderer.pool().bytes().held, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workspace_that_renders_without_end_keeps_no_other_waiting() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let renderer = Renderer::with_pool(WorkPool::new(&WorkLimits {
+        slots: 2,
+        slots_per_flow: 1,
+        queue_per_flow: 5,
+        ..helm_release::render::work_limits()
+    }));
+    let (endless, said) = (chart_with(ENDLESS), values("{}"));
+    let quick = chart_with("a: 1");
+    let here = cluster(&client).await;
+    let of = |namespace: &str| What::install("r", namespace, Profile::Helm4);
+    let hostile: Vec<_> = (0..10)
+        .map(|_| {
+            let (renderer, here) = (renderer.clone(), here.clone());
+            let (endless, said, what) = (endless.clone(), said.clone(), of("hostile"));
+            tokio::spawn(async move { renderer.render(&here, &endless, &said, &what).await })
+        })
+        .collect();
+    // One runs, five wait, four are put off with an error that can be tried again.
+    within("some wait", async {
+        while renderer.pool().slots().rejected < 4 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let what = of("good");
+    let good = within("others render", renderer.render(&here, &quick, &said, &what)).await;
+    assert!(good.is_ok(), "{good:?}");
+    let mut put_off = 0;
+    for task in hostile {
+        if task.is_finished() {
+            let error = task.await.unwrap().unwrap_err();
+            assert_eq!(error.kind(), domain::failure::Kind::Exhausted, "{error}");
+            put_off += 1;
+        } else {
+            task.abort();
+        }
+    }
+    assert_eq!(put_off, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_a_rendering_is_reserved_with_the_pool() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let limits =
+        WorkLimits { bytes: 32 << 20, bytes_per_flow: 16 << 20, ..helm_release::render::work_limits() };
+    let renderer = Renderer::with_pool(WorkPool::new(&limits));
+    let (here, said) = (cluster(&client).await, values("{}"));
+    let what = What::install("r", "default", Profile::Helm4);
+    let large = chart_with("{{ $x := repeat 20000000 \"x\" }}a: {{ len $x }}");
+    let error = renderer.render(&here, &large, &said, &what).await.unwrap_err();
+    assert_eq!(error.kind(), domain::failure::Kind::Exhausted, "{error}");
+    assert!(error.to_string().contains("over its budget (limit 16777216 bytes)"), "{error}");
+    let small = chart_with("{{ $x := repeat 2000000 \"x\" }}a: {{ len $x }}");
+    assert!(renderer.render(&here, &small, &said, &what).await.is_ok());
+    assert_eq!(renderer.pool().bytes().held, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifests_that_are_too_large_to_work_on_are_refused() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    let (renderer, here, said) = (Renderer::new(), cluster(&client).await, values("{}"));
+    let what = What::install("r", "default", Profile::Helm4);
+    for (count, text, limit) in [(17_000_000, "x", "limit 16777216"), (2_100_000, "1,", "limit 2000000")] {
+        let template =
+            format!("kind: ConfigMap\nmetadata: {{name: a}}\nlist: [{{{{ repeat {count} \"{text}\" }}}}]\n");
+        let error = renderer.render(&here, &chart_with(&template), &said, &what).await.unwrap_err();
+        let message = error.to_string();
+        assert!(message.starts_with("chart ") && message.contains(limit), "{message}");
     }
 }
 

@@ -35,7 +35,8 @@ pub fn values(text: &str) -> Arc<Members> {
 }
 
 pub async fn cluster(client: &Client) -> Cluster {
-    Cluster { client: client.clone(), discovery: Discovery::read(client).await.unwrap() }
+    let discovery = Discovery::read(client).await.unwrap();
+    Cluster { client: client.clone(), discovery, workspace: None }
 }
 
 pub async fn rendered(

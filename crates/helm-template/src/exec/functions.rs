@@ -28,7 +28,6 @@ const SLOW: &[(&str, u64)] = &[
     ("derivePassword", DERIVED),
     ("genCA", CERTIFICATE),
     ("genCAWithKey", CERTIFICATE),
-    ("genPrivateKey", KEY),
     ("genSelfSignedCert", CERTIFICATE),
     ("genSelfSignedCertWithKey", CERTIFICATE),
     ("genSignedCert", CERTIFICATE),
@@ -37,8 +36,7 @@ const SLOW: &[(&str, u64)] = &[
 ];
 const PASSWORD: u64 = 2_500_000;
 const DERIVED: u64 = 6_000_000;
-const CERTIFICATE: u64 = 400_000;
-const KEY: u64 = 1_000_000;
+const CERTIFICATE: u64 = 600_000;
 
 /// What other functions than [`THOROUGH`] look at in the time of a step.
 const BYTES_PER_STEP: u64 = 16;

@@ -12,6 +12,9 @@ use crate::value::{Str, Value};
 /// How often a template may be included inside of itself.
 const DEEPEST: usize = 1_000;
 
+/// Steps to look up a text and lay its templates over the others.
+const STEPS_TO_INLINE: u64 = 20;
+
 /// What every text given to `tpl` is called.
 const NAMELESS: &str = "gotpl";
 
@@ -67,6 +70,7 @@ impl Machine<'_> {
                 Cow::Owned(bytes) => Value::string_of(bytes),
             });
         }
+        self.charge(STEPS_TO_INLINE).map_err(Error::new)?;
         let parsed = match self.texts.parsed.get(text) {
             Some(parsed) => parsed.clone(),
             None => self.read(text)?,
@@ -95,7 +99,7 @@ impl Machine<'_> {
 
     fn read(&mut self, text: &Str) -> Result<Parsed, Error> {
         // To parse a text is work that grows with it.
-        self.charge(text.len() as u64 / 8).map_err(Error::new)?;
+        self.charge(text.len() as u64).map_err(Error::new)?;
         let parsed = parse(NAMELESS, text, self.functions)
             .map_err(|why| Error::new(why).within(format!("cannot parse template {}: ", quote(text))))?;
         let parsed: Parsed = parsed.into_iter().map(Arc::new).collect();

@@ -19,9 +19,11 @@ mod tests;
 
 use std::collections::HashMap;
 
+use crate::budget::Budget;
 use crate::outside::Outside;
 use crate::value::{Map, Str, Trace, Value};
 
+pub use crate::budget::Limits;
 pub use error::Error;
 pub use functions::{Function, Functions, Row, Run};
 pub use include::without_no_value;
@@ -29,23 +31,6 @@ pub use templates::Templates;
 
 /// Why a value that contains itself is not printed.
 const ENDLESS: &str = "a value without end cannot be printed";
-
-/// What a template may use up.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Nodes, iterations and calls. What takes long for its size counts as several.
-    pub steps: u64,
-    /// Bytes of all outputs and of all that functions make, together.
-    pub output: usize,
-    /// Templates inside templates; by default as many as Go allows. There may be less stack than that.
-    pub depth: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { steps: 50_000_000, output: 128 << 20, depth: 100_000 }
-    }
-}
 
 /// What the missing entry of a map is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,9 +69,7 @@ pub struct Machine<'m> {
     /// What was included and has not come back yet: how often, by name.
     included: HashMap<Str, usize>,
     texts: include::Texts,
-    limits: Limits,
-    steps: u64,
-    written: usize,
+    budget: &'m Budget<'m>,
     depth: usize,
     /// How often the stack has been made longer.
     stacks: usize,
@@ -102,7 +85,12 @@ impl Drop for Machine<'_> {
 }
 
 impl<'m> Machine<'m> {
-    pub fn new(templates: Templates, functions: &'m Functions, outside: Outside<'m>, limits: Limits) -> Self {
+    pub fn new(
+        templates: Templates,
+        functions: &'m Functions,
+        outside: Outside<'m>,
+        budget: &'m Budget<'m>,
+    ) -> Self {
         Self {
             templates,
             functions,
@@ -113,9 +101,7 @@ impl<'m> Machine<'m> {
             overlooked: Vec::new(),
             included: HashMap::new(),
             texts: include::Texts::default(),
-            limits,
-            steps: 0,
-            written: 0,
+            budget,
             depth: 0,
             stacks: 0,
             changed: HashMap::new(),
@@ -141,37 +127,32 @@ impl<'m> Machine<'m> {
         Ok(out)
     }
 
-    fn step(&mut self) -> Result<(), Str> {
+    fn step(&self) -> Result<(), Str> {
         self.charge(1)
     }
 
     /// Counts work that takes as long as so many steps.
-    pub(crate) fn charge(&mut self, steps: u64) -> Result<(), Str> {
-        self.steps = self.steps.saturating_add(steps);
-        if self.steps > self.limits.steps {
-            return Err(format!("too much work: stopped after {} steps", self.limits.steps).into());
-        }
-        Ok(())
+    pub(crate) fn charge(&self, steps: u64) -> Result<(), Str> {
+        self.budget.charge(steps)
     }
 
     /// Counts what was printed, and what functions have made. Every result is counted where it comes back.
-    pub(crate) fn wrote(&mut self, bytes: usize) -> Result<(), Str> {
-        self.room_for(bytes)?;
-        self.written += bytes;
-        Ok(())
+    pub(crate) fn wrote(&self, bytes: usize) -> Result<(), Str> {
+        self.budget.take(bytes)
     }
 
     /// For a function that is about to make much out of a few words: `repeat`, `until`.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<(), Str> {
-        if self.written.saturating_add(bytes) > self.limits.output {
-            return Err(format!("too much output: stopped after {} bytes", self.limits.output).into());
-        }
-        Ok(())
+        self.budget.fits(bytes)
+    }
+
+    pub(crate) fn budget(&self) -> &'m Budget<'m> {
+        self.budget
     }
 
     /// How many bytes may still be made.
     pub(crate) fn room(&self) -> usize {
-        self.limits.output.saturating_sub(self.written)
+        self.budget.left()
     }
 
     /// A template has put `value` into the map.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::budget::Unlimited;
 use crate::parse::parse;
 use crate::value::{List, Map};
 
@@ -36,8 +37,9 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let limits = Limits { steps: 100_000, output: 10_000, depth: 50 };
-    match Machine::new(set, &functions, Outside::NOWHERE, limits).run("t", data()) {
+    let limits = Limits { steps: 100_000, memory: 10_000, depth: 50 };
+    let budget = Budget::new(limits, &Unlimited);
+    match Machine::new(set, &functions, Outside::NOWHERE, &budget).run("t", data()) {
         Ok(out) => String::from_utf8(out).unwrap(),
         Err(error) => error.to_string(),
     }
@@ -187,5 +189,5 @@ fn nothing_runs_for_ever() {
     let long = run("{{range 1000000000}}{{end}}");
     assert!(long.ends_with("too much work: stopped after 100000 steps"), "{long}");
     let wide = run("{{range 1000}}abcdefghijklmnopqrstuvwxyz{{end}}");
-    assert!(wide.ends_with("too much output: stopped after 10000 bytes"), "{wide}");
+    assert!(wide.ends_with("too much memory: stopped after 10000 bytes"), "{wide}");
 }

@@ -92,8 +92,8 @@ pub(super) fn run(
 /// Whether a template may be run inside of those that are running: how many bytes its variables take, and whether it
 /// needs more stack.
 fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool), Str> {
-    if machine.depth >= machine.limits.depth {
-        return Err(format!("exceeded maximum template depth ({})", machine.limits.depth).into());
+    if machine.depth >= machine.budget.limits().depth {
+        return Err(format!("exceeded maximum template depth ({})", machine.budget.limits().depth).into());
     }
     let more_stack = stack::is_short_for_template();
     if more_stack && machine.stacks == MOST_STACKS {

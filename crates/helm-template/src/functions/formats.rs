@@ -98,9 +98,12 @@ fn toml_document(args: &[Value]) -> Result<&Value, Str> {
 }
 
 fn from_toml(machine: &mut Machine<'_>, args: &[Value], profile: Profile) -> Done {
-    let clock = machine.outside.clock;
-    read(machine, args, |text| Ok(toml::parse(text, profile, clock).unwrap_or_else(error).into()))
+    let (clock, budget) = (machine.outside.clock, machine.budget());
+    read(machine, args, |text| Ok(toml::parse(text, profile, clock, budget).unwrap_or_else(error).into()))
 }
+
+/// Steps to read a text, however short; each of its bytes is another one.
+const STEPS_TO_READ: u64 = 50;
 
 /// What a text comes to can be much larger than the text: two bytes are a value of a list. There must be room for that
 /// before it is read; afterwards it is counted.
@@ -108,9 +111,11 @@ fn read(machine: &mut Machine<'_>, args: &[Value], parse: impl FnOnce(&[u8]) -> 
     const MOST_PER_BYTE: usize = 32;
     const PER_VALUE: usize = 4;
     let text = args[0].string_bytes().unwrap_or_default();
-    machine.charge(text.len() as u64 / 8)?;
+    machine.charge(STEPS_TO_READ + text.len() as u64)?;
     machine.room_for(text.len().saturating_mul(MOST_PER_BYTE))?;
     let value = parse(text)?;
+    // A reader that stopped over budget has taken that for an error of the text.
+    machine.charge(0)?;
     machine.wrote(value.extent().saturating_mul(PER_VALUE))?;
     Ok(value)
 }
@@ -162,7 +167,8 @@ fn error(why: Str) -> Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Limits, Templates};
+    use crate::budget::Budget;
+    use crate::exec::Templates;
     use crate::functions::table;
     use crate::outside::Outside;
 
@@ -170,7 +176,8 @@ mod tests {
         let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
         let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
         let functions = table(profile);
-        let mut machine = Machine::new(Templates::default(), &functions, Outside::NOWHERE, Limits::default());
+        let budget = Budget::default();
+        let mut machine = Machine::new(Templates::default(), &functions, Outside::NOWHERE, &budget);
         let value = match run {
             Some(Run::Plain(run)) => run(&[argument]),
             Some(Run::Machine(run)) => run(&mut machine, &[argument]),

@@ -13,7 +13,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("randAscii",    &[Type::Int],            false, Run::Machine(ascii)),
     ("randBytes",    &[Type::Int],            false, Run::Machine(bytes)),
     ("randInt",      &[Type::Int, Type::Int], false, Run::Machine(int)),
-    ("uuidv4",       &[],                     false, Run::Machine(|m, _| Ok(uuid(m.outside.random).into()))),
+    ("uuidv4",       &[],                     false, Run::Machine(|m, _| draw(m, 16).map(|()| uuid(m.outside.random).into()))),
 ];
 
 const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -25,8 +25,16 @@ const MOST: usize = 1 << 20;
 
 /// So many characters, each of the alphabet's as likely as the next; none if fewer than none are asked for.
 fn text(machine: &mut Machine<'_>, count: &[Value], alphabet: &[u8]) -> Result<Value, Str> {
-    let count = usize::try_from(number(count, 0)).unwrap_or(0);
-    Ok(letters(machine.outside.random, length(count)?, alphabet).into())
+    let count = length(usize::try_from(number(count, 0)).unwrap_or(0))?;
+    draw(machine, count)?;
+    Ok(letters(machine.outside.random, count, alphabet).into())
+}
+
+/// Counts a draw of so many random bytes: the host is asked for them, once or in pieces.
+fn draw(machine: &Machine<'_>, bytes: usize) -> Result<(), Str> {
+    const STEPS_TO_ASK: u64 = 20;
+    const BYTES_PER_STEP: u64 = 2;
+    machine.budget().charge(STEPS_TO_ASK + bytes as u64 / BYTES_PER_STEP)
 }
 
 /// The visible characters and the space.
@@ -52,7 +60,9 @@ fn letters(random: &dyn Random, count: usize, alphabet: &[u8]) -> String {
 fn bytes(machine: &mut Machine<'_>, count: &[Value]) -> Result<Value, Str> {
     let count =
         usize::try_from(number(count, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
-    let mut bytes = vec![0; length(count)?];
+    let count = length(count)?;
+    draw(machine, count)?;
+    let mut bytes = vec![0; count];
     machine.outside.random.fill(&mut bytes);
     Ok(go::base64(&bytes).into())
 }
@@ -66,6 +76,7 @@ fn length(count: usize) -> Result<usize, Str> {
 
 /// From the first number up to, and without, the second.
 fn int(machine: &mut Machine<'_>, bounds: &[Value]) -> Result<Value, Str> {
+    draw(machine, 8)?;
     let (min, max) = (number(bounds, 0), number(bounds, 1));
     let span = u64::try_from(max.wrapping_sub(min)).ok().filter(|span| *span > 0);
     let drawn = below(machine.outside.random, span.ok_or("invalid argument to Intn")?);

@@ -369,10 +369,22 @@ fn sort_alpha(args: &[Value]) -> Done {
 
 /// Any order of the characters, by chance.
 fn shuffle(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let mut characters: Vec<char> = text(&args[0]).chars().collect();
+    const STEPS_PER_CHARACTER: u64 = 2;
+    const DRAWN_AT_ONCE: usize = 512;
+    let text = text(&args[0]);
+    machine.charge(text.len() as u64 * STEPS_PER_CHARACTER)?;
+    machine.room_for(text.len().saturating_mul(size_of::<char>()))?;
+    let mut characters: Vec<char> = text.chars().collect();
+    // The host is asked for many numbers at once: each call takes longer than a swap.
+    let (mut drawn, mut used) = ([[0; 8]; DRAWN_AT_ONCE], DRAWN_AT_ONCE);
     for at in (1..characters.len()).rev() {
-        let mut chance = [0; 8];
-        machine.outside.random.fill(&mut chance);
+        if used == drawn.len() {
+            let left = drawn.len().min(at);
+            machine.outside.random.fill(drawn[..left].as_flattened_mut());
+            used = 0;
+        }
+        let chance = drawn[used];
+        used += 1;
         // The remainder is as good as even: a text is short beside 2^64.
         let other = u64::from_le_bytes(chance) % (at as u64 + 1);
         characters.swap(at, usize::try_from(other).unwrap_or(at));

@@ -45,7 +45,8 @@ fn host(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Str> {
 mod tests {
     use std::sync::Arc;
 
-    use crate::exec::{Limits, Machine, Templates};
+    use crate::budget::{Budget, Limits, Unlimited};
+    use crate::exec::{Machine, Templates};
     use crate::functions::table;
     use crate::outside::Outside;
     use crate::parse::parse;
@@ -56,9 +57,10 @@ mod tests {
         let functions = table(Profile::Helm4);
         // Without optimisations the stack of so many templates is large.
         let limits = Limits { depth: 10_000, ..Limits::default() };
+        let budget = Budget::new(limits, &Unlimited);
         let parsed = parse("t", text, &functions).unwrap();
         let set = Templates::default().with(parsed.into_iter().map(Arc::new));
-        let mut machine = Machine::new(set, &functions, Outside::NOWHERE, limits);
+        let mut machine = Machine::new(set, &functions, Outside::NOWHERE, &budget);
         match machine.run("t", Value::string("x")) {
             Ok(out) => String::from_utf8(out).unwrap(),
             Err(error) => error.to_string(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::{Limits, Machine, Templates};
+use crate::budget::{Budget, Limits, Unlimited};
+use crate::exec::{Machine, Templates};
 use crate::outside::Outside;
 use crate::parse::parse;
 use crate::value::{List, Map, Value};
@@ -40,8 +41,9 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let limits = Limits { steps: 1_000_000, output: 1 << 20, depth: 50 };
-    let why = match Machine::new(set, &functions, Outside::NOWHERE, limits).run("t", values()) {
+    let limits = Limits { steps: 1_000_000, memory: 1 << 20, depth: 50 };
+    let budget = Budget::new(limits, &Unlimited);
+    let why = match Machine::new(set, &functions, Outside::NOWHERE, &budget).run("t", values()) {
         Ok(out) => return String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(why) => why.to_string(),
     };
@@ -385,7 +387,7 @@ fn little_text_does_not_make_much() {
     ];
     for text in table {
         let why = run(text);
-        assert!(why.ends_with("too much output: stopped after 1048576 bytes"), "{text}: {why}");
+        assert!(why.ends_with("too much memory: stopped after 1048576 bytes"), "{text}: {why}");
     }
 }
 

@@ -8,6 +8,7 @@ use std::mem;
 
 use super::key;
 use super::text::{Fault, Text};
+use crate::budget::Budget;
 use crate::outside::Clock;
 use crate::profile::Profile;
 use crate::value::{List, Map, NamedList, Str, Value};
@@ -15,8 +16,13 @@ use crate::value::{List, Map, NamedList, Str, Value};
 /// How deep arrays and inline tables may be nested.
 const DEPTH: usize = 200;
 
-/// Reads a document. The clock says how late it is where a time names no zone.
-pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock) -> Result<Map, Str> {
+/// Steps to follow one key of a path, and what is compared of it in the time of a step.
+const STEPS_PER_KEY: u64 = 4;
+const BYTES_PER_STEP: u64 = 128;
+
+/// Reads a document. The budget counts the paths of its keys; once it is exceeded, the error is not one of the document. The
+/// clock says how late it is where a time names no zone.
+pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'_>) -> Result<Map, Str> {
     let mut reader = Reader {
         text: Text::new(text, profile, clock),
         root: Table::new(),
@@ -24,6 +30,7 @@ pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock) -> Result<Map, St
         key: None,
         key_line: 1,
         depth: 0,
+        budget,
     };
     reader.document().map_err(|fault| reader.explain(&fault))?;
     Ok(map(mem::take(&mut reader.root)))
@@ -68,6 +75,7 @@ struct Reader<'t> {
     /// Where the key at hand began.
     key_line: usize,
     depth: usize,
+    budget: &'t Budget<'t>,
 }
 
 impl Reader<'_> {
@@ -176,11 +184,18 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// Counts the way to a table: every key on it is compared and copied.
+    fn walks(&self, path: &[Str]) -> Result<(), Fault> {
+        let steps = path.iter().map(|key| STEPS_PER_KEY + key.len() as u64 / BYTES_PER_STEP).sum();
+        self.budget.charge(steps).map_err(|why| self.text.fault(&*why))
+    }
+
     /// Makes the table of a header the one that keys go into.
     fn enter(&mut self, mut keys: Vec<Str>, of_array: bool) -> Result<(), Fault> {
         let Some(last) = keys.pop() else {
             return Ok(());
         };
+        self.walks(&keys)?;
         let line = self.key_line;
         let whole = |keys: &[Str]| key::path(&[keys, std::slice::from_ref(&last)].concat());
         let mut table = &mut self.root;
@@ -231,6 +246,7 @@ impl Reader<'_> {
         let keys = self.keys()?;
         let around = self.path.len();
         let value = self.keyed_value(keys)?;
+        self.walks(&self.path)?;
         let mut table = &mut self.root;
         let mut path = Vec::new();
         let line = self.key_line;

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::budget::{Budget, Limits, Unlimited};
 use crate::json::{self, Style};
 use crate::outside::Nowhere;
 use crate::profile::Profile::{Helm3, Helm4};
@@ -13,7 +14,7 @@ fn written(json: &str, profile: crate::profile::Profile) -> String {
 }
 
 fn read(toml: &str, profile: crate::profile::Profile) -> String {
-    match parse(toml.as_bytes(), profile, &Nowhere) {
+    match parse(toml.as_bytes(), profile, &Nowhere, &Budget::default()) {
         Ok(map) => json::write_value(&map.into(), Style::Raw).unwrap(),
         Err(why) => why.to_string(),
     }
@@ -92,7 +93,7 @@ fn read_as_helm_reads_it() {
 
 #[test]
 fn whole_numbers_are_integers() {
-    let map = parse(b"a = 1\nb = 1.0", Helm4, &Nowhere).unwrap();
+    let map = parse(b"a = 1\nb = 1.0", Helm4, &Nowhere, &Budget::default()).unwrap();
     assert_eq!(map.get("a").unwrap().type_name(), "int64");
     assert_eq!(map.get("b").unwrap().type_name(), "float64");
 }
@@ -106,8 +107,8 @@ fn depth_has_its_end() {
 proptest! {
     #[test]
     fn no_text_is_too_strange(text in "[ab1=\"'\\[\\]{}.,# \n\\\\_+e:TZ-]{0,40}") {
-        let _ = parse(text.as_bytes(), Helm3, &Nowhere);
-        let _ = parse(text.as_bytes(), Helm4, &Nowhere);
+        let _ = parse(text.as_bytes(), Helm3, &Nowhere, &Budget::default());
+        let _ = parse(text.as_bytes(), Helm4, &Nowhere, &Budget::default());
     }
 
     #[test]
@@ -116,7 +117,24 @@ proptest! {
             keys.into_iter().map(|(key, text)| (key.into(), crate::data::Data::string(text))).collect(),
         );
         let text = write(&Value::from(&data), Helm4).unwrap();
-        let back = Value::from(parse(text.as_bytes(), Helm4, &Nowhere).unwrap());
+        let back = Value::from(parse(text.as_bytes(), Helm4, &Nowhere, &Budget::default()).unwrap());
         prop_assert_eq!(crate::data::Data::try_from(&back).unwrap(), data);
     }
+}
+
+#[test]
+fn lines_are_counted_from_the_last_place() {
+    let text = "a = 1\n\nb = \"\"\"\nx\n\"\"\"\nc = 1\nc = 2\n";
+    assert_eq!(read(text, Helm4), "toml: line 7 (last key \"c\"): Key 'c' has already been defined.");
+    assert_eq!(read(&("[[a]]\n".repeat(1_000) + "b"), Helm4).split(' ').nth(2), Some("1001"));
+}
+
+/// Each pair follows the path of its table.
+#[test]
+fn long_paths_of_toml_are_charged() {
+    let budget = Budget::new(Limits { steps: 1_000_000, ..Limits::default() }, &Unlimited);
+    let pairs: String = (0..10_000).map(|n| format!("k{n}=1\n")).collect();
+    let text = format!("[{}]\n{pairs}", vec!["a"; 150].join("."));
+    let error = parse(text.as_bytes(), Helm4, &Nowhere, &budget).unwrap_err();
+    assert!(error.contains("too much work"), "{error}");
 }

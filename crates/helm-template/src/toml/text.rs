@@ -1,5 +1,7 @@
 //! The text of a TOML document, character by character, and the literals in it.
 
+use std::cell::Cell;
+
 use super::number;
 use crate::go::letters::is_letter;
 use crate::go::printf;
@@ -18,6 +20,8 @@ pub(super) struct Text<'t> {
     /// The byte behind the text that is part of no character.
     bad: Option<u8>,
     at: usize,
+    /// A place, and its line.
+    counted: Cell<(usize, usize)>,
     /// Where the string at hand begins.
     string_at: usize,
     /// The end has been read, and not only reached.
@@ -33,7 +37,7 @@ impl<'t> Text<'t> {
             Some(chunk) => (chunk.valid(), chunk.invalid().first().copied()),
             None => ("", None),
         };
-        Self { all: text, bad, at: 0, string_at: 0, ended: false, profile, clock }
+        Self { all: text, bad, at: 0, counted: Cell::new((0, 1)), string_at: 0, ended: false, profile, clock }
     }
 
     /// TOML 1.1.
@@ -41,8 +45,16 @@ impl<'t> Text<'t> {
         self.profile == Profile::Helm4
     }
 
+    /// The line of the reader. Lines are counted from the place of the last call, so that asking at each key is linear.
     pub fn line(&self) -> usize {
-        1 + self.read().bytes().filter(|byte| *byte == b'\n').count()
+        let (at, line) = self.counted.get();
+        let newlines = |from: usize, to: usize| {
+            let part = self.all.as_bytes().get(from..to).unwrap_or_default();
+            memchr::memchr_iter(b'\n', part).count()
+        };
+        let line = if self.at < at { line - newlines(self.at, at) } else { line + newlines(at, self.at) };
+        self.counted.set((self.at, line));
+        line
     }
 
     fn read(&self) -> &'t str {

@@ -30,6 +30,13 @@ impl Value {
         Extent::default().size(self, 0).unwrap_or(usize::MAX)
     }
 
+    /// How many values it holds, itself included; what is shared counts as often as it stands there. What contains itself, or
+    /// goes too deep, has as many as can be.
+    pub fn count(&self) -> usize {
+        let mut nodes = Extent { texts: false, ..Extent::default() };
+        nodes.size(self, 0).unwrap_or(usize::MAX)
+    }
+
     /// The extent of several values together, and at how many it had to look.
     pub(crate) fn extent_of_all(values: &[Self]) -> (usize, u64) {
         values.iter().fold((0, 0), |(extent, looked), value| {
@@ -62,12 +69,19 @@ impl Value {
     }
 }
 
-#[derive(Default)]
 struct Extent {
+    /// The bytes of texts count, and not only the values.
+    texts: bool,
     /// The sizes of lists and maps that were met, by place; `None` of those that are being looked at.
     known: HashMap<usize, Option<usize>>,
     /// How many values were met.
     looked: u64,
+}
+
+impl Default for Extent {
+    fn default() -> Self {
+        Self { texts: true, known: HashMap::new(), looked: 0 }
+    }
 }
 
 impl Extent {
@@ -77,6 +91,7 @@ impl Extent {
         let place = match value {
             Value::List(list) if !list.is_empty() => list.address(),
             Value::Map(map) if !map.is_empty() => map.address(),
+            _ if !self.texts => return Some(LEAF),
             Value::String(text) => return Some(text.len().saturating_add(LEAF)),
             Value::Raw(bytes) | Value::Bytes(bytes) => return Some(bytes.len().saturating_mul(4)),
             Value::Object(object) => return Some(object.extent()),
@@ -104,7 +119,8 @@ impl Extent {
             }
             Value::Map(map) => {
                 for (key, item) in map.entries().iter() {
-                    size = size.saturating_add(key.len()).saturating_add(self.size(item, depth + 1)?);
+                    let key = if self.texts { key.len() } else { 0 };
+                    size = size.saturating_add(key).saturating_add(self.size(item, depth + 1)?);
                 }
             }
             _ => {}

@@ -11,7 +11,8 @@ mod versions;
 
 use std::sync::Arc;
 
-use helm_template::exec::{Limits, Machine, Templates};
+use helm_template::budget::Budget;
+use helm_template::exec::{Machine, Templates};
 use helm_template::functions;
 use helm_template::outside::Outside;
 use helm_template::parse::parse;
@@ -35,7 +36,8 @@ fn render(template: &str, profile: Profile) -> String {
         Err(why) => return why.to_string(),
     };
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
-    let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, Limits::default());
+    let budget = Budget::default();
+    let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, &budget);
     match machine.run("t", Map::new().into()) {
         // Helm takes it out of what it renders.
         Ok(out) => String::from_utf8_lossy(&out).replace("<no value>", ""),

@@ -2,8 +2,12 @@
 //! escapes, in base64 at any offset.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use aho_corasick::AhoCorasick;
+use aho_corasick::Anchored;
+use aho_corasick::automaton::Automaton as _;
+use aho_corasick::nfa::contiguous::NFA;
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -14,11 +18,17 @@ use super::MASKED;
 /// From so many bytes on a form is looked for by itself: all at once would take a table of several times their length.
 const VERY_LONG: usize = 1024;
 
+/// Bytes that are searched for very long forms by one mask. Beyond it, whatever might hold one is masked as a whole.
+const MOST_SEARCHED: u64 = 4 << 30;
+
 /// The texts, ready to be looked for.
 #[derive(Clone, Default)]
 pub struct Texts {
-    together: Option<AhoCorasick>,
+    together: Option<Arc<NFA>>,
     very_long: Vec<String>,
+    /// The length of the shortest of those.
+    shortest: usize,
+    searched: Arc<AtomicU64>,
 }
 
 impl Texts {
@@ -27,17 +37,22 @@ impl Texts {
         let (very_long, forms): (Vec<_>, Vec<_>) =
             forms.into_iter().partition(|form| form.len() >= VERY_LONG);
         let together = (!forms.is_empty())
-            .then(|| AhoCorasick::new(&forms).expect("texts of this length fit into a searcher"));
-        Self { together, very_long }
+            .then(|| Arc::new(NFA::new(&forms).expect("texts of this length fit into a searcher")));
+        let shortest = very_long.iter().map(String::len).min().unwrap_or(usize::MAX);
+        Self { together, very_long, shortest, searched: Arc::default() }
     }
 
     pub fn are_in(&self, text: &str) -> bool {
-        self.together.as_ref().is_some_and(|texts| texts.is_match(text))
-            || self.very_long.iter().any(|long| text.contains(long.as_str()))
+        !self.together_in(text).is_empty()
+            || !self.may_search(text)
+            || self.fitting(text).any(|long| text.contains(long.as_str()))
     }
 
     /// The text without any of them.
     pub fn over(&self, text: &str) -> String {
+        if !self.may_search(text) {
+            return MASKED.to_owned();
+        }
         let mut masked = String::with_capacity(text.len());
         let mut shown = 0;
         for (start, end) in self.places(text) {
@@ -51,9 +66,8 @@ impl Texts {
 
     /// Where they are, in order; those that overlap or touch are one place.
     fn places(&self, text: &str) -> Vec<(usize, usize)> {
-        let together = self.together.iter().flat_map(|texts| texts.find_overlapping_iter(text));
-        let mut found: Vec<(usize, usize)> = together.map(|found| (found.start(), found.end())).collect();
-        for long in &self.very_long {
+        let mut found = self.together_in(text);
+        for long in self.fitting(text) {
             found.extend(text.match_indices(long.as_str()).map(|(at, _)| (at, at + long.len())));
         }
         found.sort_unstable();
@@ -63,6 +77,44 @@ impl Texts {
                 Some(last) if start <= last.1 => last.1 = last.1.max(end),
                 _ => merged.push((start, end)),
             }
+        }
+        merged
+    }
+}
+
+impl Texts {
+    /// The very long forms that are not longer than the text.
+    fn fitting<'s>(&'s self, text: &str) -> impl Iterator<Item = &'s String> {
+        let length = text.len();
+        self.very_long.iter().filter(move |long| long.len() <= length)
+    }
+
+    /// Counts a search for all very long forms; false if there have been too many.
+    fn may_search(&self, text: &str) -> bool {
+        if text.len() < self.shortest {
+            return true;
+        }
+        let bytes = (text.len() as u64).saturating_mul(self.very_long.len() as u64);
+        self.searched.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_SEARCHED
+    }
+
+    /// Where the shorter forms are, merged, in order. Linear in the text: of all forms that end at a byte, only the longest
+    /// counts, which an automaton has first.
+    fn together_in(&self, text: &str) -> Vec<(usize, usize)> {
+        let mut merged: Vec<(usize, usize)> = Vec::new();
+        let Some(automaton) = &self.together else { return merged };
+        let Ok(mut state) = automaton.start_state(Anchored::No) else { return merged };
+        for (at, byte) in text.bytes().enumerate() {
+            state = automaton.next_state(Anchored::No, state, byte);
+            if !automaton.is_match(state) {
+                continue;
+            }
+            let end = at + 1;
+            let mut start = end - automaton.pattern_len(automaton.match_pattern(state, 0));
+            while let Some(last) = merged.pop_if(|last| start <= last.1) {
+                start = start.min(last.0);
+            }
+            merged.push((start, end));
         }
         merged
     }

@@ -99,7 +99,8 @@ impl Releases {
         let spec = spec(request.as_ref(), changes);
         let clients = &self.parts().clients;
         let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
-        let helm = self.parts().helms.acting_for(clients, &identity, Arc::new(ledger));
+        let mut helm = self.parts().helms.acting_for(clients, &identity, Arc::new(ledger));
+        helm.workspace = Some(workspace.as_str().into());
         let admission = Admission {
             namespace,
             identity: &identity,
@@ -107,7 +108,7 @@ impl Releases {
             discovery: &helm.discovery,
             clients,
         };
-        let change = Change { spec: &spec, admission };
+        let change = Change { spec: &spec, admission, renderer: &helm.renderer };
         let run = Run { dry_run: DryRun::Server, ..helm_options::run(&spec, TIMEOUT, &change) };
         let target = helm.target(namespace);
         let (planned, given) = (chart.ready, Arc::new(values));

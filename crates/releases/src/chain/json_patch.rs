@@ -1,42 +1,77 @@
-//! JSON patches (RFC 6902) onto a manifest, held to what an object can be: a short list of copies could otherwise make
-//! one that fills the memory.
+//! JSON patches (RFC 6902) onto a manifest, bounded in memory and work: a short list of copies could otherwise make an object that
+//! fills the memory.
 
+use helm_template::budget::Budget;
 use json_patch::PatchOperation;
+use json_patch::jsonptr::Pointer;
 use serde_json::Value;
 
-/// How many values an object may have after any operation, and how deep they may be.
-const MOST_VALUES: usize = 200_000;
+use super::size;
+
+/// How deep the values of an object may be after any operation.
 const DEEPEST: usize = 200;
 
 /// The object after all operations. An error says which one failed and where, never what stands there.
-pub fn apply(object: &Value, operations: &[PatchOperation]) -> Result<Value, String> {
+pub fn apply(object: &Value, operations: &[PatchOperation], budget: &Budget<'_>) -> Result<Value, String> {
+    let mut bytes = size::bytes(object);
+    size::copy(budget, bytes)?;
     let mut object = object.clone();
     for (index, operation) in operations.iter().enumerate() {
+        let at = |why: &str| format!("operation {index} at {}: {why}", operation.path());
+        bytes = grown(&object, operation, bytes, budget).map_err(|why| at(&why))?;
         json_patch::patch(&mut object, std::slice::from_ref(operation))
-            .map_err(|error| format!("operation {index} at {}: {}", operation.path(), error.kind))?;
-        if matches!(operation, PatchOperation::Copy(_) | PatchOperation::Add(_)) {
-            let mut left = MOST_VALUES;
-            if !is_bounded(&object, &mut left, DEEPEST) {
-                return Err(format!(
-                    "operation {index} at {}: the object becomes too large",
-                    operation.path()
-                ));
-            }
-        }
+            .map_err(|error| at(&error.kind.to_string()))?;
     }
     Ok(object)
 }
 
-fn is_bounded(value: &Value, left: &mut usize, deeper: usize) -> bool {
-    if *left == 0 || deeper == 0 {
-        return false;
+/// The bytes of the object after an operation, at most. All that the operation needs is counted before it is done.
+fn grown(
+    object: &Value,
+    operation: &PatchOperation,
+    bytes: usize,
+    budget: &Budget<'_>,
+) -> Result<usize, String> {
+    let path = operation.path();
+    // An operation follows its path, and what lies behind it in a list moves.
+    let moved = |path: &Pointer| match path.parent().and_then(|parent| find(object, parent)) {
+        Some(Value::Array(items)) => items.len(),
+        _ => 0,
+    };
+    size::compare(budget, path.count() + moved(path))?;
+    let (added, copied) = match operation {
+        PatchOperation::Add(add) => (Some(&add.value), true),
+        PatchOperation::Replace(replace) => (Some(&replace.value), true),
+        PatchOperation::Copy(copy) => (find(object, &copy.from), true),
+        PatchOperation::Move(from) => {
+            size::compare(budget, from.from.count() + moved(&from.from))?;
+            (find(object, &from.from), false)
+        }
+        PatchOperation::Test(test) => {
+            size::compare(budget, size::bytes(&test.value))?;
+            (None, false)
+        }
+        PatchOperation::Remove(_) => (None, false),
+    };
+    let Some(added) = added else { return Ok(bytes) };
+    let more = size::bytes(added);
+    size::compare(budget, more / 16)?;
+    if path.count() + size::depth(added) > DEEPEST {
+        return Err(format!("the object becomes deeper than {DEEPEST}"));
     }
-    *left -= 1;
-    match value {
-        Value::Array(items) => items.iter().all(|item| is_bounded(item, left, deeper - 1)),
-        Value::Object(fields) => fields.values().all(|item| is_bounded(item, left, deeper - 1)),
-        _ => true,
+    if !copied {
+        return Ok(bytes);
     }
+    size::copy(budget, more)?;
+    let bytes = bytes.saturating_add(more);
+    if bytes > size::OBJECT_BYTES {
+        return Err(format!("the object becomes larger than {} bytes", size::OBJECT_BYTES));
+    }
+    Ok(bytes)
+}
+
+fn find<'v>(object: &'v Value, path: &Pointer) -> Option<&'v Value> {
+    object.pointer(path.as_str())
 }
 
 #[cfg(test)]
@@ -46,7 +81,8 @@ mod tests {
     use super::*;
 
     fn run(object: &Value, operations: Value) -> Result<Value, String> {
-        apply(object, &serde_json::from_value::<Vec<PatchOperation>>(operations).unwrap())
+        let operations: Vec<PatchOperation> = serde_json::from_value(operations).unwrap();
+        apply(object, &operations, &Budget::default())
     }
 
     #[test]
@@ -70,7 +106,8 @@ mod tests {
     fn copies_of_copies_come_to_an_end() {
         let wide: Vec<Value> =
             (0..60).map(|index| json!({"op": "copy", "from": "", "path": format!("/k{index}")})).collect();
-        assert!(run(&json!({"a": 1}), wide.into()).unwrap_err().ends_with("the object becomes too large"));
+        let error = run(&json!({"a": 1}), wide.into()).unwrap_err();
+        assert!(error.ends_with("the object becomes larger than 8388608 bytes"), "{error}");
         let mut path = String::new();
         let deep = (0..60).map(|_| {
             path = format!("{path}{path}/k");
@@ -78,5 +115,41 @@ mod tests {
         });
         let deep: Vec<Value> = deep.take(10).collect();
         assert!(run(&json!({"k": {}}), deep.into()).is_err());
+    }
+
+    /// One text of 8 MB and twelve copies came to 8 GB.
+    #[test]
+    fn copies_of_a_long_text_are_refused_before_they_are_made() {
+        let copies =
+            (0..12).map(|index| json!({"op": "copy", "from": "/data", "path": format!("/data/k{index}")}));
+        for length in [100_000, 8_000_000] {
+            let object = json!({"data": {"text": "x".repeat(length)}});
+            let error = run(&object, copies.clone().collect()).unwrap_err();
+            assert!(error.contains("the object becomes larger than 8388608 bytes"), "{error}");
+        }
+        let adds: Vec<Value> = (0..20)
+            .map(|index| json!({"op": "add", "path": format!("/k{index}"), "value": "x".repeat(1 << 20)}))
+            .collect();
+        assert!(run(&json!({}), adds.into()).is_err());
+    }
+
+    #[test]
+    fn moves_that_nest_deeper_each_time_are_refused() {
+        let deep = (0..150).fold(json!(1), |inner, _| json!({"c": inner}));
+        let below = "/c".repeat(100);
+        let error = run(
+            &json!({"a": deep.clone(), "c": deep}),
+            json!([{"op": "move", "from": "/a", "path": format!("{below}/m")}]),
+        );
+        assert!(error.unwrap_err().ends_with("the object becomes deeper than 200"));
+    }
+
+    #[test]
+    fn moves_in_a_long_list_are_charged() {
+        let object = json!({"list": vec![0; 900_000]});
+        let moves: Vec<Value> =
+            (0..9_900).map(|_| json!({"op": "move", "from": "/list/0", "path": "/list/899998"})).collect();
+        let error = run(&object, moves.into()).unwrap_err();
+        assert!(error.contains("too much"), "{error}");
     }
 }

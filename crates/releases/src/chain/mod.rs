@@ -15,9 +15,11 @@ mod patches;
 mod pause;
 mod roles;
 pub(crate) mod select;
+mod size;
 mod strategic;
 
 use domain::Kind;
+use helm_template::budget::Budget;
 use kube_apply::Object;
 use kube_types::release::{Patch, RoleOverride};
 
@@ -53,11 +55,20 @@ impl Chain<'_> {
     }
 }
 
-/// The objects as they are to be applied.
-pub fn change(objects: Vec<Object>, chain: &Chain<'_>) -> Result<Vec<Object>, ChainError> {
-    let objects = roles::change(objects, chain.roles)?;
-    let objects = patches::change(objects, chain.patches)?;
-    Ok(if chain.paused { pause::all(objects) } else { objects })
+/// The objects as they are to be applied. All of it draws on one budget.
+pub fn change(
+    objects: Vec<Object>,
+    chain: &Chain<'_>,
+    budget: &Budget<'_>,
+) -> Result<Vec<Object>, ChainError> {
+    let objects = roles::change(objects, chain.roles, budget)?;
+    let objects = patches::change(objects, chain.patches, budget)?;
+    if !chain.paused {
+        return Ok(objects);
+    }
+    let bytes: usize = objects.iter().map(|object| size::bytes(object.value())).sum();
+    size::copy(budget, bytes).map_err(|why| ChainError { place: "spec.paused".to_owned(), why })?;
+    Ok(pause::all(objects))
 }
 
 /// The overrides whose workload is not there. They are kept, as the chart may bring it back; who sets one wants to know.

@@ -3,6 +3,7 @@
 //! A strategic merge patch without a target is for the object that it names, which must be there; a target may match
 //! many objects or none.
 
+use helm_template::budget::{Budget, VALUE_BYTES};
 use helm_template::yaml;
 use json_patch::PatchOperation;
 use kube_apply::Object;
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use super::select::Target;
 use super::strategic;
-use super::{ChainError, guard, json_patch as operations};
+use super::{ChainError, guard, json_patch as operations, size};
 
 /// A patch that has been read.
 struct Change {
@@ -24,18 +25,24 @@ enum What {
     Operations(Vec<PatchOperation>),
 }
 
-pub fn change(objects: Vec<Object>, patches: &[Patch]) -> Result<Vec<Object>, ChainError> {
+pub fn change(
+    objects: Vec<Object>,
+    patches: &[Patch],
+    budget: &Budget<'_>,
+) -> Result<Vec<Object>, ChainError> {
     let mut objects = objects;
     for (index, patch) in patches.iter().enumerate() {
         let place = format!("spec.patches[{index}]");
-        let change = Change::read(patch).map_err(|why| ChainError { place: place.clone(), why })?;
-        objects = change.apply(objects).map_err(|why| ChainError { place, why })?;
+        let change = Change::read(patch, budget).map_err(|why| ChainError { place: place.clone(), why })?;
+        objects = change.apply(objects, budget).map_err(|why| ChainError { place, why })?;
     }
     Ok(objects)
 }
 
 impl Change {
-    fn read(patch: &Patch) -> Result<Self, String> {
+    fn read(patch: &Patch, budget: &Budget<'_>) -> Result<Self, String> {
+        // Two bytes of YAML are a value of a list, which is made twice.
+        size::copy(budget, patch.patch.len().saturating_mul(VALUE_BYTES))?;
         let target = patch.target.as_ref().map(Target::read).transpose()?;
         // What a parser says may quote the text; where it stands has to do.
         let data = yaml::parse(patch.patch.as_bytes()).map_err(|_| "patch is no YAML".to_owned())?;
@@ -51,13 +58,14 @@ impl Change {
         Ok(Self { what, target })
     }
 
-    fn apply(&self, objects: Vec<Object>) -> Result<Vec<Object>, String> {
+    fn apply(&self, objects: Vec<Object>, budget: &Budget<'_>) -> Result<Vec<Object>, String> {
+        size::match_all(budget, &objects)?;
         let mut found = false;
         let mut changed = Vec::with_capacity(objects.len());
         for object in objects {
             if self.is_for(&object) {
                 found = true;
-                changed.extend(self.one(&object)?);
+                changed.extend(self.one(&object, budget)?);
             } else {
                 changed.push(object);
             }
@@ -88,16 +96,16 @@ impl Change {
     }
 
     /// The object after the patch; `None` if it is not to be.
-    fn one(&self, object: &Object) -> Result<Option<Object>, String> {
+    fn one(&self, object: &Object, budget: &Budget<'_>) -> Result<Option<Object>, String> {
         let of = object.id();
         let at = |why: String| format!("{of}: {why}");
         let after = match &self.what {
             What::Strategic(patch) if strategic::deletes(patch) => return Ok(None),
             What::Strategic(patch) => {
-                let patch = self.addressed(patch);
-                strategic::apply(object.value(), &patch)
+                let copied = size::copy(budget, size::bytes(patch));
+                copied.and_then(|()| strategic::apply(object.value(), &self.addressed(patch), budget))
             }
-            What::Operations(list) => operations::apply(object.value(), list),
+            What::Operations(list) => operations::apply(object.value(), list, budget),
         };
         let after = after.map_err(at)?;
         if let Some(field) = guard::trespass(object, &after) {

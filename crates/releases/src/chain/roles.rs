@@ -1,12 +1,13 @@
 //! What is different for one workload of a release: how many, how large, or none at all.
 
 use domain::quantity::Quantity;
+use helm_template::budget::Budget;
 use kube_apply::Object;
 use kube_types::release::RoleOverride;
 use kube_types::release::parts::RoleResources;
 use serde_json::{Value, json};
 
-use super::{ChainError, is_hook, pause};
+use super::{ChainError, is_hook, pause, size};
 
 /// Kinds that have a number of replicas.
 const REPLICATED: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
@@ -16,14 +17,20 @@ pub fn is_meant(role: &RoleOverride, object: &Object) -> bool {
     role.kind == object.kind() && role.name == object.name() && pause::is_workload(object) && !is_hook(object)
 }
 
-pub fn change(objects: Vec<Object>, roles: &[RoleOverride]) -> Result<Vec<Object>, ChainError> {
+pub fn change(
+    objects: Vec<Object>,
+    roles: &[RoleOverride],
+    budget: &Budget<'_>,
+) -> Result<Vec<Object>, ChainError> {
     let mut objects = objects;
     for (index, role) in roles.iter().enumerate() {
         let wrong = |why: String| ChainError { place: format!("spec.roles[{index}]"), why };
         check(role).map_err(wrong)?;
+        size::match_all(budget, &objects).map_err(wrong)?;
         let mut changed = Vec::with_capacity(objects.len());
         for object in objects {
             if is_meant(role, &object) {
+                size::copy(budget, 2 * size::bytes(object.value())).map_err(wrong)?;
                 let object = resized(role, object).map_err(wrong)?;
                 changed.extend(if role.stopped { pause::one(object) } else { Some(object) });
             } else if !(role.stopped && pause::scales(&object, &role.kind, &role.name)) {

@@ -4,8 +4,11 @@
 //! `$deleteFromPrimitiveList` as in Kubernetes. New elements come last, as the API server puts them. The order of elements
 //! (`$setElementOrder`) is what only tools write, and is refused.
 
+use helm_template::budget::{Budget, VALUE_BYTES};
 use kube_apply::merge::keys::{How, Place};
 use serde_json::{Map, Value};
+
+use super::size;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN: &str = "$retainKeys";
@@ -19,126 +22,173 @@ pub fn deletes(patch: &Value) -> bool {
 }
 
 /// The object after the patch. How lists are merged is what the object's kind says. An error says where, never what.
-pub fn apply(object: &Value, patch: &Value) -> Result<Value, String> {
+pub fn apply(object: &Value, patch: &Value, budget: &Budget<'_>) -> Result<Value, String> {
     let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
         return Err("a strategic merge patch is a map".to_owned());
     };
-    map(fields.clone(), patch, Place::of(object), "").map(Value::Object)
+    size::copy(budget, size::bytes(object))?;
+    let merge = Merge { budget };
+    merge.map(fields.clone(), patch, Place::of(object), "").map(Value::Object)
 }
 
-/// `at` is how the place is called in an error.
-fn map(mut below: Fields, patch: &Fields, place: Place<'_>, at: &str) -> Result<Fields, String> {
-    match patch.get(DIRECTIVE).map(Value::as_str) {
-        None | Some(Some("merge")) => {}
-        Some(Some("replace")) => return Ok(plain(patch)),
-        Some(Some("delete")) => return Ok(Fields::new()),
-        Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(at))),
-    }
-    if let Some(kept) = patch.get(RETAIN) {
-        let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(at)))?;
-        below.retain(|key, _| kept.iter().any(|name| name == key));
-    }
-    for (key, change) in patch {
-        if key == DIRECTIVE || key == RETAIN {
-            continue;
+/// A merge that counts its copies and comparisons.
+#[derive(Clone, Copy)]
+struct Merge<'b> {
+    budget: &'b Budget<'b>,
+}
+
+impl Merge<'_> {
+    /// `at` is how the place is called in an error.
+    fn map(self, mut below: Fields, patch: &Fields, place: Place<'_>, at: &str) -> Result<Fields, String> {
+        match patch.get(DIRECTIVE).map(Value::as_str) {
+            None | Some(Some("merge")) => {}
+            Some(Some("replace")) => return self.plain(patch),
+            Some(Some("delete")) => return Ok(Fields::new()),
+            Some(_) => return Err(format!("{}: unknown directive {DIRECTIVE}", shown(at))),
         }
-        if let Some(list) = key.strip_prefix(DELETE_FROM) {
-            let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(at)))?;
-            if let Some(Value::Array(items)) = below.get_mut(list) {
-                items.retain(|item| !gone.contains(item));
+        if let Some(kept) = patch.get(RETAIN) {
+            let kept = kept.as_array().ok_or_else(|| format!("{}: {RETAIN} is a list", shown(at)))?;
+            size::compare(self.budget, below.len().saturating_mul(kept.len()))?;
+            below.retain(|key, _| kept.iter().any(|name| name == key));
+        }
+        for (key, change) in patch {
+            if key == DIRECTIVE || key == RETAIN {
+                continue;
             }
-            continue;
-        }
-        if key.starts_with('$') {
-            return Err(format!("{}: the directive {key} is not known", shown(at)));
-        }
-        let inside = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
-        let before = below.remove(key);
-        if let Some(merged) = field(before, change, place.below(key), &inside)? {
-            below.insert(key.clone(), merged);
-        }
-    }
-    Ok(below)
-}
-
-fn field(before: Option<Value>, change: &Value, place: Place<'_>, at: &str) -> Result<Option<Value>, String> {
-    Ok(Some(match (before, change) {
-        (_, Value::Null) => return Ok(None),
-        (_, change) if place.how == How::Replace => plain_value(change),
-        (Some(Value::Object(below)), Value::Object(patch)) => map(below, patch, place, at)?.into(),
-        // What is not there yet is merged with nothing, so that directives do not end up in it.
-        (_, Value::Object(patch)) => map(Fields::new(), patch, place, at)?.into(),
-        (Some(Value::Array(before)), Value::Array(patch)) => list(before, patch, place, at)?.into(),
-        (_, Value::Array(patch)) => list(Vec::new(), patch, place, at)?.into(),
-        (_, other) => other.clone(),
-    }))
-}
-
-fn list(before: Vec<Value>, patch: &[Value], place: Place<'_>, at: &str) -> Result<Vec<Value>, String> {
-    match place.how {
-        // Fields of others go only where the patch says `$retainKeys`.
-        How::By(by) | How::ByRetaining(by) => elements(before, patch, by, place, at),
-        How::Set => {
-            let mut items = before;
-            for item in patch {
-                if !items.contains(item) {
-                    items.push(item.clone());
+            if let Some(list) = key.strip_prefix(DELETE_FROM) {
+                let gone = change.as_array().ok_or_else(|| format!("{}: {key} is a list", shown(at)))?;
+                if let Some(Value::Array(items)) = below.get_mut(list) {
+                    size::compare(self.budget, items.len().saturating_mul(gone.len()))?;
+                    items.retain(|item| !gone.contains(item));
                 }
+                continue;
             }
-            Ok(items)
+            if key.starts_with('$') {
+                return Err(format!("{}: the directive {key} is not known", shown(at)));
+            }
+            size::copy(self.budget, VALUE_BYTES + at.len() + 2 * key.len())?;
+            let inside = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+            let before = below.remove(key);
+            if let Some(merged) = self.field(before, change, place.below(key), &inside)? {
+                below.insert(key.clone(), merged);
+            }
         }
-        How::Plain | How::Replace | How::Retain => {
-            Ok(patch.iter().filter(|item| item.get(DIRECTIVE).is_none()).map(plain_value).collect())
+        Ok(below)
+    }
+
+    fn field(
+        self,
+        before: Option<Value>,
+        change: &Value,
+        place: Place<'_>,
+        at: &str,
+    ) -> Result<Option<Value>, String> {
+        Ok(Some(match (before, change) {
+            (_, Value::Null) => return Ok(None),
+            (_, change) if place.how == How::Replace => self.plain_value(change)?,
+            (Some(Value::Object(below)), Value::Object(patch)) => self.map(below, patch, place, at)?.into(),
+            // What is not there yet is merged with nothing, so that directives do not end up in it.
+            (_, Value::Object(patch)) => self.map(Fields::new(), patch, place, at)?.into(),
+            (Some(Value::Array(before)), Value::Array(patch)) => self.list(before, patch, place, at)?.into(),
+            (_, Value::Array(patch)) => self.list(Vec::new(), patch, place, at)?.into(),
+            (_, other) => {
+                size::copy(self.budget, size::bytes(other))?;
+                other.clone()
+            }
+        }))
+    }
+
+    fn list(
+        self,
+        before: Vec<Value>,
+        patch: &[Value],
+        place: Place<'_>,
+        at: &str,
+    ) -> Result<Vec<Value>, String> {
+        match place.how {
+            // Fields of others go only where the patch says `$retainKeys`.
+            How::By(by) | How::ByRetaining(by) => self.elements(before, patch, by, place, at),
+            How::Set => {
+                let mut items = before;
+                for item in patch {
+                    size::compare(self.budget, items.len())?;
+                    if !items.contains(item) {
+                        size::copy(self.budget, size::bytes(item))?;
+                        items.push(item.clone());
+                    }
+                }
+                Ok(items)
+            }
+            How::Plain | How::Replace | How::Retain => patch
+                .iter()
+                .filter(|item| item.get(DIRECTIVE).is_none())
+                .map(|item| self.plain_value(item))
+                .collect(),
         }
     }
-}
 
-fn elements(
-    before: Vec<Value>,
-    patch: &[Value],
-    by: &str,
-    place: Place<'_>,
-    list: &str,
-) -> Result<Vec<Value>, String> {
-    let replaces = |item: &Value| item[DIRECTIVE] == "replace" && item.get(by).is_none();
-    let mut items = if patch.iter().any(replaces) { Vec::new() } else { before };
-    for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
-        let at = format!("{list}[{index}]");
-        let Value::Object(element) = element else {
-            return Err(format!("{at}: an element of this list is a map"));
-        };
-        let Some(id) = element.get(by) else {
-            return Err(format!("{at}: an element of this list needs its {by}"));
-        };
-        let found = items.iter().position(|item| item.get(by) == Some(id));
-        if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
-            items.retain(|item| item.get(by) != Some(id));
-            continue;
+    fn elements(
+        self,
+        before: Vec<Value>,
+        patch: &[Value],
+        by: &str,
+        place: Place<'_>,
+        list: &str,
+    ) -> Result<Vec<Value>, String> {
+        let replaces = |item: &Value| item[DIRECTIVE] == "replace" && item.get(by).is_none();
+        let mut items = if patch.iter().any(replaces) { Vec::new() } else { before };
+        for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
+            let at = format!("{list}[{index}]");
+            let Value::Object(element) = element else {
+                return Err(format!("{at}: an element of this list is a map"));
+            };
+            let Some(id) = element.get(by) else {
+                return Err(format!("{at}: an element of this list needs its {by}"));
+            };
+            size::compare(self.budget, 2 * items.len())?;
+            let found = items.iter().position(|item| item.get(by) == Some(id));
+            if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
+                items.retain(|item| item.get(by) != Some(id));
+                continue;
+            }
+            let below = match found {
+                Some(found) => match items[found].take() {
+                    Value::Object(below) => below,
+                    _ => Fields::new(),
+                },
+                None => Fields::new(),
+            };
+            let merged = Value::Object(self.map(below, element, place.item(), &at)?);
+            match found {
+                Some(found) => items[found] = merged,
+                None => items.push(merged),
+            }
         }
-        let below = match found {
-            Some(found) => items[found].as_object().cloned().unwrap_or_default(),
-            None => Fields::new(),
-        };
-        let merged = Value::Object(map(below, element, place.item(), &at)?);
-        match found {
-            Some(found) => items[found] = merged,
-            None => items.push(merged),
-        }
+        Ok(items)
     }
-    Ok(items)
-}
 
-/// What a patch adds, without directives and nulls.
-fn plain(patch: &Fields) -> Fields {
-    let kept = patch.iter().filter(|(key, value)| !key.starts_with('$') && !value.is_null());
-    kept.map(|(key, value)| (key.clone(), plain_value(value))).collect()
-}
+    /// What a patch adds, without directives and nulls.
+    fn plain(self, patch: &Fields) -> Result<Fields, String> {
+        let kept = patch.iter().filter(|(key, value)| !key.starts_with('$') && !value.is_null());
+        kept.map(|(key, value)| {
+            size::copy(self.budget, key.len())?;
+            Ok((key.clone(), self.plain_value(value)?))
+        })
+        .collect()
+    }
 
-fn plain_value(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => Value::Object(plain(fields)),
-        Value::Array(items) => items.iter().map(plain_value).collect(),
-        other => other.clone(),
+    fn plain_value(self, value: &Value) -> Result<Value, String> {
+        size::copy(self.budget, VALUE_BYTES)?;
+        Ok(match value {
+            Value::Object(fields) => Value::Object(self.plain(fields)?),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.plain_value(item)).collect::<Result<_, _>>()?)
+            }
+            other => {
+                size::copy(self.budget, size::bytes(other))?;
+                other.clone()
+            }
+        })
     }
 }
 
@@ -161,7 +211,7 @@ mod tests {
 
     /// Fields besides what every object has.
     fn deployment(before: &Value, patch: &Value) -> Result<Value, String> {
-        let mut after = apply(&of("apps/v1", "Deployment", before), patch)?;
+        let mut after = apply(&of("apps/v1", "Deployment", before), patch, &Budget::default())?;
         let fields = after.as_object_mut().unwrap();
         fields.retain(|key, _| key != "apiVersion" && key != "kind");
         Ok(after)
@@ -210,9 +260,9 @@ mod tests {
             json!({"spec": {"containers": [{"name": "b"}]}}),
         );
         let rollout = |object| of("example.com/v1", "Rollout", object);
-        assert_eq!(apply(&rollout(&before), &patch), Ok(rollout(&patch)));
+        assert_eq!(apply(&rollout(&before), &patch, &Budget::default()), Ok(rollout(&patch)));
         let ports = |port: i64| json!({"spec": {"ports": [{"port": port, "name": "x"}]}});
-        let service = apply(&of("v1", "Service", &ports(80)), &ports(443)).unwrap();
+        let service = apply(&of("v1", "Service", &ports(80)), &ports(443), &Budget::default()).unwrap();
         assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), 2);
     }
 

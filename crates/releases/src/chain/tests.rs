@@ -39,13 +39,13 @@ fn patch(text: &str, target: Option<Value>) -> Patch {
 }
 
 fn error(objects: Vec<Object>, chain: &Chain<'_>) -> String {
-    change(objects, chain).unwrap_err().to_string()
+    change(objects, chain, &Budget::default()).unwrap_err().to_string()
 }
 
 #[test]
 fn nothing_asked_nothing_changed() {
     let before = objects(vec![workload("Deployment", "web"), workload("Service", "web")]);
-    assert_eq!(change(before.clone(), &Chain::default()), Ok(before));
+    assert_eq!(change(before.clone(), &Chain::default(), &Budget::default()), Ok(before));
 }
 
 #[test]
@@ -62,8 +62,12 @@ fn a_role_has_its_own_size() {
         ..role("Deployment", "web")
     };
     let chain = Chain { roles: &[main, side], ..Chain::default() };
-    let after =
-        change(objects(vec![workload("Deployment", "web"), workload("Deployment", "api")]), &chain).unwrap();
+    let after = change(
+        objects(vec![workload("Deployment", "web"), workload("Deployment", "api")]),
+        &chain,
+        &Budget::default(),
+    )
+    .unwrap();
     let spec = &after[0].value()["spec"];
     assert_eq!(spec["replicas"], 5);
     let containers = &spec["template"]["spec"]["containers"];
@@ -84,7 +88,7 @@ fn a_stopped_role_takes_what_would_scale_it_up_with_it() {
         workload("HorizontalPodAutoscaler", "web"),
         workload("StatefulSet", "db"),
     ]);
-    let after = change(before, &chain).unwrap();
+    let after = change(before, &chain, &Budget::default()).unwrap();
     let left: Vec<_> =
         after.iter().map(|object| (object.kind(), object.value()["spec"]["replicas"].clone())).collect();
     assert_eq!(left, [("Deployment", json!(0)), ("StatefulSet", json!(2))]);
@@ -109,7 +113,7 @@ fn an_override_that_cannot_be_is_named() {
     // A workload that is not there may come back.
     let absent = [role("DaemonSet", "other")];
     assert_eq!(idle(&web(), &absent), absent.iter().collect::<Vec<_>>());
-    assert!(change(web(), &Chain { roles: &absent, ..Chain::default() }).is_ok());
+    assert!(change(web(), &Chain { roles: &absent, ..Chain::default() }, &Budget::default()).is_ok());
 }
 
 #[test]
@@ -134,7 +138,7 @@ fn patches_of_both_kinds() {
         workload("Service", "web"),
         workload("ConfigMap", "old"),
     ]);
-    let after = change(before, &Chain { patches: &patches, ..Chain::default() }).unwrap();
+    let after = change(before, &Chain { patches: &patches, ..Chain::default() }, &Budget::default()).unwrap();
     assert_eq!(after.len(), 2);
     let web = after[0].value();
     assert_eq!(web["spec"]["replicas"], 7);
@@ -221,7 +225,7 @@ fn a_hook_is_not_held_at_zero() {
     let before = objects(vec![hook]);
     let stopped = RoleOverride { stopped: true, ..role("Job", "migrate") };
     let chain = Chain { roles: &[stopped], paused: true, ..Chain::default() };
-    assert_eq!(change(before.clone(), &chain), Ok(before));
+    assert_eq!(change(before.clone(), &chain, &Budget::default()), Ok(before));
 }
 
 fn any_objects() -> impl Strategy<Value = Vec<Object>> {
@@ -267,7 +271,7 @@ proptest! {
     #[test]
     fn no_selector_ever_changes(objects in any_objects(), roles in any_roles(), patches in any_patches(), paused: bool) {
         let chain = Chain { roles: &roles, patches: &patches, paused };
-        if let Ok(after) = change(objects.clone(), &chain) {
+        if let Ok(after) = change(objects.clone(), &chain, &Budget::default()) {
             for object in after {
                 let same = |before: &&Object| {
                     before.id() == object.id() && before.value()["spec"]["selector"] == object.value()["spec"]["selector"]
@@ -281,8 +285,8 @@ proptest! {
     #[test]
     fn twice_is_once(objects in any_objects(), roles in any_roles(), patches in any_patches(), paused: bool) {
         let chain = Chain { roles: &roles, patches: &patches, paused };
-        if let Ok(once) = change(objects, &chain) {
-            prop_assert_eq!(change(once.clone(), &chain), Ok(once));
+        if let Ok(once) = change(objects, &chain, &Budget::default()) {
+            prop_assert_eq!(change(once.clone(), &chain, &Budget::default()), Ok(once));
         }
     }
 }

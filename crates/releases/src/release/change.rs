@@ -2,7 +2,10 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use helm_release::Error;
 use helm_release::actions::PostRender;
+use helm_release::render::{PoolAdmission, Renderer};
+use helm_template::budget::{Budget, Limits};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube_access::{Clients, may};
 use kube_apply::discovery::Kind;
@@ -20,6 +23,7 @@ const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 pub(crate) struct Change<'a> {
     pub spec: &'a HelmReleaseSpec,
     pub admission: Admission<'a>,
+    pub renderer: &'a Renderer,
 }
 
 /// Refuses objects that a release may not have, before any of them is written: hooks and manifests alike.
@@ -32,9 +36,9 @@ pub(crate) struct Admission<'a> {
 }
 
 impl PostRender for Admission<'_> {
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>> {
+    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
         async move {
-            self.admit(&objects).await?;
+            self.admit(&objects).await.map_err(Error::PostRender)?;
             Ok(objects)
         }
         .boxed()
@@ -42,15 +46,38 @@ impl PostRender for Admission<'_> {
 }
 
 impl PostRender for Change<'_> {
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, String>> {
+    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
         async move {
-            let HelmReleaseSpec { roles, patches, paused, .. } = self.spec;
-            let chain = Chain { roles, patches, paused: *paused };
-            let objects = chain::change(objects, &chain).map_err(|error| error.to_string())?;
-            self.admission.admit(&objects).await?;
+            let objects = self.chained(objects).await?;
+            self.admission.admit(&objects).await.map_err(Error::PostRender)?;
             Ok(objects)
         }
         .boxed()
+    }
+}
+
+impl Change<'_> {
+    /// The objects after roles, patches and pause, on the renderer's pool.
+    async fn chained(&self, objects: Vec<Object>) -> Result<Vec<Object>, Error> {
+        let HelmReleaseSpec { roles, patches, paused, .. } = self.spec;
+        if (Chain { roles, patches, paused: *paused }).is_empty() {
+            return Ok(objects);
+        }
+        let (roles, patches, paused) = (roles.clone(), patches.clone(), *paused);
+        let Admission { namespace, people, .. } = self.admission;
+        let workspace = people.workspace_of(namespace);
+        let workspace = workspace.as_ref().map_or(namespace, |workspace| workspace.as_str());
+        let changed = self.renderer.run(workspace, move |ticket| {
+            let admission = PoolAdmission::new(ticket);
+            let budget = Budget::new(Limits::default(), &admission);
+            let chain = Chain { roles: &roles, patches: &patches, paused };
+            let changed = chain::change(objects, &chain, &budget);
+            match (changed, admission.failure()) {
+                (Err(_), Some(error)) => Err(Error::Render(error.into())),
+                (changed, _) => changed.map_err(|error| Error::PostRender(error.to_string())),
+            }
+        });
+        changed.await.map_err(Error::Render)?
     }
 }
 

@@ -14,6 +14,7 @@ use domain::release::operation::Step;
 use domain::release::retry::{self, Then};
 use futures::FutureExt;
 use helm_release::actions::{Propagation, Rollback, Run, Uninstall};
+use helm_release::render::RenderError;
 use helm_release::{Error, Helm, Record};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -44,6 +45,8 @@ const MAX_CONFLICT_RETRIES: usize = 10;
 
 /// When somebody who works on the release is asked again.
 const BUSY: Duration = Duration::from_secs(2);
+/// The pause before a rendering is tried again that found no slot or memory.
+const PUT_OFF: Duration = Duration::from_secs(10);
 
 impl Controller {
     /// Does one step, as whoever the release acts as.
@@ -68,7 +71,9 @@ impl Controller {
             &identity.by,
             wanted.sensitive.pointers(),
         ));
-        let helm = self.helm.acting_for(&self.clients, identity, ledger.clone());
+        let mut helm = self.helm.acting_for(&self.clients, identity, ledger.clone());
+        let workspace = self.people.workspace_of(&pass.key.namespace);
+        helm.workspace = workspace.map(|workspace| workspace.as_str().into());
         let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
         let now = self.clock.now();
         let begun = Pass { release: ledger.latest(), ..begun };
@@ -97,6 +102,12 @@ impl Controller {
                 )
                 .await?;
                 Ok(Next::After(BUSY))
+            }
+            Err(Error::Render(error @ RenderError::Rejected(_))) => {
+                // The renderer is overloaded; nothing was rendered, and nothing was written.
+                let waits = telling.interrupted().waits("Exhausted", &error.to_string());
+                self.end(&begun, &id, waits.done()).await?;
+                Ok(Next::After(PUT_OFF))
             }
             Err(error) => self.failed(&begun, identity, &wanted, (&id, &helm, &ledger), &error).boxed().await,
         }
@@ -128,7 +139,7 @@ impl Controller {
         helm: &Helm,
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
-        let change = Change { spec, admission: self.admission(pass, identity) };
+        let change = Change { spec, admission: self.admission(pass, identity), renderer: &helm.renderer };
         let quotas = Quotas(&self.clients);
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();

@@ -169,9 +169,20 @@ impl Named<'_> {
     }
 }
 
+/// Bytes of all layers of a release together, as their texts have them.
+const LAYERS_BYTES: usize = 8 << 20;
+
+/// Bytes of the values leaf by leaf, each with its pointer: once, and over all layers that are compared so.
+const LEAVES_BYTES: usize = 32 << 20;
+const COMPARED_BYTES: usize = 512 << 20;
+
 /// Layers as they are laid.
 #[derive(Default)]
 struct Pile {
+    /// Bytes of the texts so far.
+    bytes: usize,
+    /// Bytes of leaves that were compared so far.
+    compared: usize,
     values: Members,
     from_secrets: BTreeSet<String>,
     /// The text of the only layer so far.
@@ -181,6 +192,7 @@ struct Pile {
 
 impl Pile {
     fn lay(&mut self, place: &str, text: &[u8], secret: bool) -> Result<(), ValuesError> {
+        self.grow(place, text.len())?;
         // What a parser says may quote the text; that there is something wrong has to do.
         let over = read_values(text, Profile::Helm4)
             .map_err(|_| ValuesError::invalid(place, "the values are no YAML, or no map"))?;
@@ -189,7 +201,7 @@ impl Pile {
             Ok(())
         })?;
         self.count(text);
-        Ok(())
+        self.check(place)
     }
 
     /// As Flux does it: `--set PATH=TEXT`, or `--set-string` if the text is in quotes.
@@ -202,6 +214,7 @@ impl Pile {
         } else {
             (set::Kind::Typed, text)
         };
+        self.grow(place, path.len().saturating_add(value.len()))?;
         let line = format!("{path}={value}");
         let no_file = &mut |_: &str| Err("no file is read here".into());
         self.changed(secret, |values| {
@@ -209,6 +222,27 @@ impl Pile {
                 .map_err(|_| ValuesError::invalid(place, format!("the value cannot be set at {path}")))
         })?;
         self.count(line.as_bytes());
+        self.check(place)
+    }
+
+    /// Counts a text before it is read.
+    fn grow(&mut self, place: &str, bytes: usize) -> Result<(), ValuesError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes <= LAYERS_BYTES {
+            return Ok(());
+        }
+        Err(ValuesError::invalid(place, format!("the values of the release exceed {LAYERS_BYTES} bytes")))
+    }
+
+    /// Refuses values that take too much leaf by leaf, which is how they are compared and masked.
+    fn check(&mut self, place: &str) -> Result<(), ValuesError> {
+        let bytes = leaves::bytes(&self.values);
+        self.compared = self.compared.saturating_add(bytes);
+        if bytes > LEAVES_BYTES || self.compared > COMPARED_BYTES {
+            let why =
+                format!("the values exceed {LEAVES_BYTES} bytes with the paths that lead to each of them");
+            return Err(ValuesError::invalid(place, why));
+        }
         Ok(())
     }
 
@@ -228,6 +262,10 @@ impl Pile {
         }
         let before = leaves::of(&self.values);
         change(&mut self.values)?;
+        if leaves::bytes(&self.values) > LEAVES_BYTES {
+            // Refused right after this.
+            return Ok(());
+        }
         let after = leaves::of(&self.values);
         self.from_secrets.retain(|pointer| before.get(pointer) == after.get(pointer));
         if secret {

@@ -151,3 +151,30 @@ async fn the_hash_of_one_text_is_its_own() {
     assert_eq!(two.hash, hash::md5(br#"{"a":1,"b":1}"#));
     assert_eq!(gathered(nothing(), &Shelf::default()).await.unwrap().hash, hash::md5(b"{}"));
 }
+
+#[tokio::test]
+async fn layers_that_grow_without_end_are_refused() {
+    let shelf = Shelf::default()
+        .with(ValuesKind::Secret, "large", KEY, &format!("'{}'", "x".repeat(1_000_000)))
+        .with(ValuesKind::Secret, "wide", KEY, &{
+            let leaves: Vec<_> = (0..20_000).map(|n| format!("m{n}: 1")).collect();
+            format!("{}: {{{}}}", "k".repeat(1_000), leaves.join(", "))
+        });
+    let large: Vec<_> = (0..20)
+        .map(|n| reference(json!({"kind": "Secret", "name": "large", "targetPath": format!("k{n}")})))
+        .collect();
+    let error = gathered(Layers { values_from: &large, ..nothing() }, &shelf).await.unwrap_err();
+    assert_eq!(error.to_string(), "spec.valuesFrom[8]: the values of the release exceed 8388608 bytes");
+    let wide: Vec<_> = (0..30).map(|_| reference(json!({"kind": "Secret", "name": "wide"}))).collect();
+    assert!(gathered(Layers { values_from: &wide[..1], ..nothing() }, &shelf).await.is_ok());
+    let error = gathered(Layers { values_from: &wide, ..nothing() }, &shelf).await.unwrap_err();
+    assert!(error.to_string().starts_with("spec.valuesFrom["), "{error}");
+    let deep = format!(
+        "{}: {{{}}}",
+        "k".repeat(1_000),
+        (0..50_000).map(|n| format!("m{n}: 1")).collect::<Vec<_>>().join(", ")
+    );
+    let error = gathered(Layers { values: &STANDARD.encode(deep), ..nothing() }, &shelf).await.unwrap_err();
+    let why = "spec.values: the values exceed 33554432 bytes with the paths that lead to each of them";
+    assert_eq!(error.to_string(), why);
+}

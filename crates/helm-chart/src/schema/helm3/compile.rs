@@ -1,5 +1,6 @@
 //! Reading a schema as gojsonschema does: it checks what it reads as it goes.
 
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -12,10 +13,10 @@ use super::super::number;
 /// Without `$schema`, or with one that it does not know, all drafts hold at once.
 const HYBRID: u16 = u16::MAX;
 
-pub fn compile(root: &Data) -> Result<Schemas, String> {
+pub fn compile<'b>(root: &'b Data, budget: &'b Budget<'b>) -> Result<Schemas<'b>, String> {
     let draft = draft(root)?;
-    let document = Document::new(root, "", id)?;
-    Compiler::new(document, Profile::Helm3).run(|compiler, target| one(compiler, target, draft))
+    let document = Document::new(root, "", id, budget)?;
+    Compiler::new(document, Profile::Helm3, budget).run(|compiler, target| one(compiler, target, draft))
 }
 
 fn draft(root: &Data) -> Result<u16, String> {

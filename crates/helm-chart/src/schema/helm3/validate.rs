@@ -8,16 +8,19 @@ use helm_template::data::{Data, Members};
 use helm_template::json::{self, Style};
 
 use super::super::format;
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, TOO_MUCH_WORK, Type};
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::number;
 
 /// How deep values and references can lead into each other. There Helm 3 would run until its stack is full.
 const MAX_DEPTH: usize = 300;
 
-pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
-    let mut result = Outcome::default();
+pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
+    let mut result = Outcome::new(schemas);
     let checker = Checker { schemas };
     checker.check(0, values, &mut result, &Place { above: None, key: "(root)" }, 0)?;
+    if let Some(why) = schemas.stopped() {
+        return Err(unable(&why));
+    }
     if result.errors.is_empty() {
         return Ok(());
     }
@@ -27,19 +30,32 @@ pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
     }))
 }
 
-#[derive(Default)]
-struct Outcome {
+/// The error of a check that could not be finished.
+fn unable(why: &str) -> String {
+    format!("unable to validate schema: {why}")
+}
+
+struct Outcome<'s> {
+    schemas: &'s Schemas<'s>,
     errors: Vec<String>,
     score: i64,
 }
 
-impl Outcome {
+impl<'s> Outcome<'s> {
+    fn new(schemas: &'s Schemas<'s>) -> Self {
+        Self { schemas, errors: Vec::new(), score: 0 }
+    }
+
     fn is_valid(&self) -> bool {
         self.errors.is_empty()
     }
 
     fn fail(&mut self, place: &Place, text: &str) {
-        self.errors.push(format!("{}: {text}", place.field()));
+        // What cannot be counted is not kept: the check ends with the reason for that.
+        let error =
+            if self.schemas.is_stopped() { String::new() } else { format!("{}: {text}", place.field()) };
+        let kept = self.schemas.write(size_of::<String>() + 2 * error.len());
+        self.errors.push(if kept { error } else { String::new() });
         self.score -= 2;
     }
 
@@ -67,18 +83,18 @@ impl Place<'_> {
 }
 
 struct Checker<'s> {
-    schemas: &'s Schemas,
+    schemas: &'s Schemas<'s>,
 }
 
 type Checked = Result<(), String>;
 
-impl Checker<'_> {
-    fn check(&self, id: Id, data: &Data, result: &mut Outcome, place: &Place, depth: usize) -> Checked {
+impl<'s> Checker<'s> {
+    fn check(&self, id: Id, data: &Data, result: &mut Outcome<'s>, place: &Place, depth: usize) -> Checked {
         if depth > MAX_DEPTH {
             return Err("unable to validate schema: its references lead deeper than any values".to_owned());
         }
-        if !self.schemas.look(data) {
-            return Err(format!("unable to validate schema: {TOO_MUCH_WORK}"));
+        if !self.schemas.look(data, depth) {
+            return Err(unable(&self.schemas.stopped().unwrap_or_default()));
         }
         let Some(schema) = self.schemas.all.get(id) else { return Ok(()) };
         let depth = depth + 1;
@@ -125,8 +141,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn alone(&self, id: Id, data: &Data, place: &Place, depth: usize) -> Result<Outcome, String> {
-        let mut result = Outcome::default();
+    fn alone(&self, id: Id, data: &Data, place: &Place, depth: usize) -> Result<Outcome<'s>, String> {
+        let mut result = Outcome::new(self.schemas);
         self.check(id, data, &mut result, place, depth)?;
         Ok(result)
     }
@@ -135,12 +151,12 @@ impl Checker<'_> {
         &self,
         schema: &Schema,
         data: &Data,
-        result: &mut Outcome,
+        result: &mut Outcome<'s>,
         place: &Place,
         depth: usize,
     ) -> Checked {
         if !schema.any_of.is_empty() {
-            let mut best: Option<Outcome> = None;
+            let mut best: Option<Outcome<'s>> = None;
             let mut any = false;
             for id in &schema.any_of {
                 let outcome = self.alone(*id, data, place, depth)?;
@@ -152,11 +168,11 @@ impl Checker<'_> {
             }
             if !any {
                 result.fail(place, "Must validate at least one schema (anyOf)");
-                result.add(best.unwrap_or_default());
+                result.add(best.unwrap_or_else(|| Outcome::new(self.schemas)));
             }
         }
         if !schema.one_of.is_empty() {
-            let mut best: Option<Outcome> = None;
+            let mut best: Option<Outcome<'s>> = None;
             let mut valid = 0;
             for id in &schema.one_of {
                 let outcome = self.alone(*id, data, place, depth)?;
@@ -169,7 +185,7 @@ impl Checker<'_> {
             if valid != 1 {
                 result.fail(place, "Must validate one and only one schema (oneOf)");
                 if valid == 0 {
-                    result.add(best.unwrap_or_default());
+                    result.add(best.unwrap_or_else(|| Outcome::new(self.schemas)));
                 }
             }
         }
@@ -224,11 +240,11 @@ impl Checker<'_> {
         &self,
         schema: &Schema,
         items: &[Data],
-        result: &mut Outcome,
+        result: &mut Outcome<'s>,
         place: &Place,
         depth: usize,
     ) -> Checked {
-        let each = |id: Id, index: usize, item: &Data, result: &mut Outcome| {
+        let each = |id: Id, index: usize, item: &Data, result: &mut Outcome<'s>| {
             let key = index.to_string();
             let outcome = self.alone(id, item, &Place { above: Some(place), key: &key }, depth)?;
             result.add(outcome);
@@ -264,7 +280,7 @@ impl Checker<'_> {
             }
         }
         if let Some(contains) = schema.contains {
-            let mut best: Option<Outcome> = None;
+            let mut best: Option<Outcome<'s>> = None;
             let mut any = false;
             for (index, item) in items.iter().enumerate() {
                 let key = index.to_string();
@@ -277,7 +293,7 @@ impl Checker<'_> {
             }
             if !any {
                 result.fail(place, "At least one of the items must match");
-                result.add(best.unwrap_or_default());
+                result.add(best.unwrap_or_else(|| Outcome::new(self.schemas)));
             }
         }
         result.score += 1;
@@ -288,7 +304,7 @@ impl Checker<'_> {
         &self,
         schema: &Schema,
         members: &Members,
-        result: &mut Outcome,
+        result: &mut Outcome<'s>,
         place: &Place,
         depth: usize,
     ) -> Checked {
@@ -310,7 +326,7 @@ impl Checker<'_> {
             let inside = Place { above: Some(place), key: name };
             let mut described = schema.properties.contains_key(name);
             let mut matched = false;
-            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)) {
+            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| self.schemas.matches(pattern, name)) {
                 matched = true;
                 result.add(self.alone(*id, member, &inside, depth)?);
             }
@@ -341,7 +357,7 @@ impl Checker<'_> {
 }
 
 /// Keeps the first of those that came nearest.
-fn nearer(best: &mut Option<Outcome>, outcome: Outcome) {
+fn nearer<'s>(best: &mut Option<Outcome<'s>>, outcome: Outcome<'s>) {
     if best.as_ref().is_none_or(|best| outcome.score > best.score) {
         *best = Some(outcome);
     }
@@ -358,16 +374,19 @@ fn has_type(schema: &Schema, data: &Data) -> bool {
     schema.types.is_empty() || schema.types.contains(&Type::of(data)) || schema.types.contains(&given(data))
 }
 
-fn common(schema: &Schema, data: &Data, result: &mut Outcome, place: &Place) {
+fn common(schema: &Schema, data: &Data, result: &mut Outcome<'_>, place: &Place) {
     if let Some(constant) = &schema.constant {
         let allowed = written(constant);
         if written(data) != allowed {
             result.fail(place, &format!("{} does not match: {allowed}", place.field()));
         }
     }
-    if let Some(choices) = &schema.choices {
-        let choices: Vec<String> = choices.iter().map(written).collect();
-        if !choices.contains(&written(data)) {
+    if let Some(choices) = &schema.choices
+        && result.schemas.compare(16 * choices.len())
+    {
+        let given = written(data);
+        if !choices.iter().any(|choice| written(choice) == given) {
+            let choices: Vec<String> = choices.iter().map(written).collect();
             let text = format!("{} must be one of the following: {}", place.field(), choices.join(", "));
             result.fail(place, &text);
         }
@@ -380,7 +399,7 @@ fn written(data: &Data) -> String {
     json::write(data, Style::Plain).unwrap_or_default()
 }
 
-fn numeric(schema: &Schema, data: &Data, result: &mut Outcome, place: &Place) {
+fn numeric(schema: &Schema, data: &Data, result: &mut Outcome<'_>, place: &Place) {
     let Some(n) = number::of(data) else { return };
     if let Some(multiple) = schema.multiple_of.filter(|multiple| !number::is_multiple(n, *multiple)) {
         result.fail(place, &format!("Must be a multiple of {}", number::general(multiple)));
@@ -404,7 +423,7 @@ fn numeric(schema: &Schema, data: &Data, result: &mut Outcome, place: &Place) {
     result.score += 1;
 }
 
-fn textual(schema: &Schema, text: &str, result: &mut Outcome, place: &Place) {
+fn textual(schema: &Schema, text: &str, result: &mut Outcome<'_>, place: &Place) {
     let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     if let Some(min) = schema.min_length.filter(|min| length < *min) {
         result.fail(place, &format!("String length must be greater than or equal to {min}"));
@@ -412,7 +431,7 @@ fn textual(schema: &Schema, text: &str, result: &mut Outcome, place: &Place) {
     if let Some(max) = schema.max_length.filter(|max| length > *max) {
         result.fail(place, &format!("String length must be less than or equal to {max}"));
     }
-    if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+    if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !result.schemas.matches(pattern, text)) {
         result.fail(place, &format!("Does not match pattern '{}'", pattern.text));
     }
     if let Some(format) = schema.format.as_ref().filter(|format| !format::is_valid(format, text)) {

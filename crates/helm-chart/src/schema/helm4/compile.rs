@@ -1,5 +1,6 @@
 //! Reading a schema as jsonschema does: what is not of the right kind is not there.
 
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
@@ -15,23 +16,28 @@ use crate::values::Warning;
 /// The address that Helm gives the schema.
 pub const ADDRESS: &str = "file:///values.schema.json";
 
-pub fn compile(root: &Data, warnings: &mut Vec<Warning>) -> Result<Schemas, String> {
+pub fn compile<'b>(
+    root: &'b Data,
+    budget: &'b Budget<'b>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Schemas<'b>, String> {
     let draft = draft(root)?;
-    meta::check(root, draft)?;
-    let document = Document::new(root, ADDRESS, if draft == 4 { old_id } else { id })?;
+    meta::check(root, draft, budget)?;
+    let document = Document::new(root, ADDRESS, if draft == 4 { old_id } else { id }, budget)?;
     // From 2019 on a format is only a remark.
     let rules = Rules { draft, formats: draft < 2019 };
-    let compiled = Compiler::new(document, Profile::Helm4)
+    let compiled = Compiler::new(document, Profile::Helm4, budget)
         .run(|compiler, target| one(compiler, target, rules, warnings));
     // A pattern that cannot be read is first of all against the metaschema.
-    compiled.map_err(|error| meta::judge(root, draft).err().unwrap_or(error))
+    compiled.map_err(|error| meta::judge(root, draft, budget).err().unwrap_or(error))
 }
 
 /// Compiles a metaschema, in which formats count whatever the draft.
-pub fn compile_meta(root: &Data, draft: u16) -> Result<Schemas, String> {
-    let document = Document::new(root, ADDRESS, |_| None)?;
+pub fn compile_meta<'b>(root: &'b Data, draft: u16, budget: &'b Budget<'b>) -> Result<Schemas<'b>, String> {
+    let document = Document::new(root, ADDRESS, |_| None, budget)?;
     let rules = Rules { draft, formats: true };
-    Compiler::new(document, Profile::Helm4).run(|compiler, target| one(compiler, target, rules, &mut vec![]))
+    Compiler::new(document, Profile::Helm4, budget)
+        .run(|compiler, target| one(compiler, target, rules, &mut vec![]))
 }
 
 #[derive(Clone, Copy)]

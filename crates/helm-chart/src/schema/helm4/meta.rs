@@ -3,9 +3,12 @@
 //! Most schemas are in order, so that a walk over them with a table of keywords is enough ([`is_plain`]). Only what it
 //! does not like is held against the metaschema, which has the last word, and the words.
 
+use std::collections::HashSet;
+
+use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::go::quote;
-use helm_template::json;
+use helm_template::json::{self, Style};
 
 use super::super::model::Type;
 use super::super::number;
@@ -23,17 +26,17 @@ const METASCHEMAS: &[(u16, &str, &str)] = &[
 ];
 
 /// Refuses what is no schema of the draft, in Helm's words. Patterns are not looked at.
-pub fn check(root: &Data, draft: u16) -> Result<(), String> {
-    if is_plain(root, draft) { Ok(()) } else { judge(root, draft) }
+pub fn check(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
+    if is_plain(root, draft) { Ok(()) } else { judge(root, draft, budget) }
 }
 
 /// The same by the metaschema itself.
-pub fn judge(root: &Data, draft: u16) -> Result<(), String> {
+pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
     let Some((_, address, text)) = METASCHEMAS.iter().find(|(known, ..)| *known == draft) else {
         return Ok(());
     };
     let metaschema = json::parse(text).map_err(|error| error.to_string())?;
-    let schemas = compile_meta(&metaschema, draft)?;
+    let schemas = compile_meta(&metaschema, draft, budget)?;
     let Some(failure) = failure(&schemas, root) else { return Ok(()) };
     let mut lines = String::new();
     match failure.line {
@@ -131,7 +134,8 @@ fn is_plain(root: &Data, draft: u16) -> bool {
 }
 
 fn are_different(items: &[Data]) -> bool {
-    items.iter().enumerate().all(|(at, item)| !items.iter().take(at).any(|before| before == item))
+    let mut seen = HashSet::new();
+    items.iter().all(|item| json::write(item, Style::Plain).is_ok_and(|text| seen.insert(text)))
 }
 
 /// Keywords that are not in the table, and words that are no keywords.

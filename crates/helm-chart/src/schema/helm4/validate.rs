@@ -4,7 +4,7 @@ use helm_template::data::{Data, Members};
 use helm_template::value::Str;
 
 use super::super::document::escaped;
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, TOO_MUCH_WORK, Type};
+use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::{format, number};
 use super::compile::ADDRESS;
 use super::failure::{Failure, Line, all_quoted, shown, single_quoted};
@@ -13,7 +13,7 @@ use super::unevaluated::Unevaluated;
 /// How deep values and references can lead into each other.
 const MAX_DEPTH: usize = 300;
 
-pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
+pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
     let Some(failure) = failure(schemas, values) else { return Ok(()) };
     let mut text = String::new();
     match failure.line {
@@ -25,7 +25,7 @@ pub fn validate(schemas: &Schemas, values: &Data) -> Result<(), String> {
 }
 
 /// What is wrong, if anything.
-pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
+pub fn failure(schemas: &Schemas<'_>, values: &Data) -> Option<Failure> {
     let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
     let schema = schemas.all.first()?;
     let mut checker = Checker {
@@ -39,11 +39,12 @@ pub fn failure(schemas: &Schemas, values: &Data) -> Option<Failure> {
         quiet: false,
     };
     let verdict = checker.check();
-    if schemas.work(0) {
-        return verdict.err();
+    match schemas.stopped() {
+        None => verdict.err(),
+        Some(why) => {
+            Some(Failure { line: Line::Plain, at: String::new(), text: why.to_string(), causes: vec![] })
+        }
     }
-    // What has not been looked at may have been taken for right or for wrong.
-    Some(Failure { line: Line::Plain, at: String::new(), text: TOO_MUCH_WORK.to_owned(), causes: vec![] })
 }
 
 /// Where in the values we are.
@@ -96,7 +97,7 @@ impl Scope<'_> {
 
 /// One schema, held against one value.
 struct Checker<'c> {
-    schemas: &'c Schemas,
+    schemas: &'c Schemas<'c>,
     schema: &'c Schema,
     data: &'c Data,
     place: &'c Place<'c>,
@@ -132,7 +133,7 @@ impl<'c> Checker<'c> {
                 self.failure(|| "the references of the schema lead deeper than any values".to_owned())
             );
         }
-        if !self.schemas.look(self.data) {
+        if !self.schemas.look(self.data, self.scope.depth) {
             return Err(Failure::unsaid());
         }
         self.simple()?;
@@ -187,6 +188,7 @@ impl<'c> Checker<'c> {
             }));
         }
         if let Some(choices) = &schema.choices
+            && self.schemas.compare(choices.len())
             && !choices.iter().any(|choice| equal(data, choice))
         {
             return Err(self.failure(|| match &choices[..] {
@@ -255,6 +257,9 @@ impl<'c> Checker<'c> {
         let count = members.len();
         self.limit("minProperties", schema.min_properties, count, |count, min| count < min);
         self.limit("maxProperties", schema.max_properties, count, |count, max| count > max);
+        if !self.schemas.compare(members.len() + schema.required.len()) {
+            return;
+        }
         let missing = absent(members, &schema.required);
         if !missing.is_empty() {
             self.fail(|| match &missing[..] {
@@ -277,7 +282,8 @@ impl<'c> Checker<'c> {
                 let checked = self.below(*id, member, name);
                 self.note(checked);
             }
-            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| pattern.is_match(name)) {
+            let schemas = self.schemas;
+            for (_, id) in schema.patterns.iter().filter(|(pattern, _)| schemas.matches(pattern, name)) {
                 evaluated = true;
                 let checked = self.below(*id, member, name);
                 self.note(checked);
@@ -430,7 +436,8 @@ impl<'c> Checker<'c> {
             self.limit("minLength", schema.min_length, length, |length, min| length < min);
             self.limit("maxLength", schema.max_length, length, |length, max| length > max);
         }
-        if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        if let Some(pattern) = schema.pattern.as_ref().filter(|pattern| !self.schemas.matches(pattern, text))
+        {
             self.fail(|| {
                 format!("{} does not match pattern {}", single_quoted(text), single_quoted(&pattern.text))
             });
@@ -587,6 +594,9 @@ impl<'c> Checker<'c> {
     ) -> (Checked, Unevaluated) {
         let Some(schema) = self.schemas.all.get(id) else { return (Ok(()), Unevaluated::default()) };
         let rest = Unevaluated::of(data, schema, asked);
+        if !self.schemas.compare(8 * (rest.members.len() + rest.elements.len())) {
+            return (Err(Failure::unsaid()), rest);
+        }
         let mut checker =
             Checker { schemas: self.schemas, schema, data, place, scope, rest, failures: vec![], quiet };
         (checker.check(), checker.rest)
@@ -601,10 +611,14 @@ impl<'c> Checker<'c> {
     }
 
     fn failure(&self, text: impl FnOnce() -> String) -> Failure {
-        if self.quiet {
+        if self.quiet || self.schemas.is_stopped() {
             return Failure::unsaid();
         }
-        Failure { line: Line::Plain, at: self.place.pointer(), text: text(), causes: vec![] }
+        let (at, text) = (self.place.pointer(), text());
+        if !self.schemas.write(size_of::<Failure>() + at.len() + 2 * text.len()) {
+            return Failure::unsaid();
+        }
+        Failure { line: Line::Plain, at, text, causes: vec![] }
     }
 
     fn fail(&mut self, text: impl FnOnce() -> String) {

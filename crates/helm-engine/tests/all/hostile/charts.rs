@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{Attack, Case, files};
+use helm_template::profile::Profile;
+
+use super::{Attack, CHART_YAML, Case, files};
 
 fn chart_yaml(text: &'static str) -> Attack {
     files(&[("Chart.yaml", text)])
@@ -34,6 +36,24 @@ fn aliases(depth: usize, names: usize) -> Attack {
     files(&all)
 }
 
+const SUB: &str = "apiVersion: v2\nname: sub\nversion: 1.0.0\n";
+
+/// A chart that imports one table of so many keys of its subchart three thousand times.
+fn imports(keys: usize, parent: impl Fn(usize) -> String) -> Attack {
+    let table: String = (0..keys).map(|n| format!("  k{n}: 1\n")).collect();
+    imports_of(&format!("x:\n{table}"), (0..3_000).map(|n| format!("{{child: x, {}}}", parent(n))))
+}
+
+/// A chart that imports from a subchart with these values.
+fn imports_of(values: &str, imports: impl Iterator<Item = String>) -> Attack {
+    let imports: Vec<_> = imports.collect();
+    let chart = format!(
+        "{CHART_YAML}dependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [{}]\n",
+        imports.join(", ")
+    );
+    files(&[("Chart.yaml", &chart), ("charts/sub/Chart.yaml", SUB), ("charts/sub/values.yaml", values)])
+}
+
 #[rustfmt::skip]
 pub fn cases() -> Vec<Case> {
     vec![
@@ -43,7 +63,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("chart: a dependency that leads up", &["../evil"], || chart_yaml("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies: [{name: ../evil, version: 1.0.0}]\n")),
         Case::new("chart: an alias that leads up", &["disallowed characters in the alias"], || chart_yaml("apiVersion: v2\nname: evil\nversion: 1.0.0\ndependencies: [{name: sub, version: 1.0.0, alias: ../evil}]\n")),
         Case::new("chart: no YAML", &["cannot load Chart.yaml"], || chart_yaml("{{{{[[[[")),
-        Case::new("chart: a thousand names, three deep", &["more than", "charts"], || aliases(3, 1_000)),
+        Case::new("chart: a thousand names, three deep", &["chart c0", "dependencies"], || aliases(3, 1_000)),
         Case::new("chart: two names, sixty deep", &["charts"], || aliases(60, 2)),
         Case::new("chart: forty charts in each other", &["deep"], || aliases(40, 1)),
         Case::new("chart: imported to a long path", &["import-values", "more than 100 dots"], || {
@@ -79,7 +99,80 @@ pub fn cases() -> Vec<Case> {
             schema(&format!(r##"{{"$ref": "#/definitions/d0", "definitions": {{{}, "d60": {{}}}}}}"##, links.join(",")))
         }),
         Case::new("schema: an expression", &["evil", "text"], || schema(r#"{"properties": {"text": {"pattern": "^(a+)+$"}}}"#)),
-        Case::new("schema: no repetitions among many", &["evil", "too much work"], || {
+        Case::new("dependencies: one large table imported to three thousand places", &["chart evil", "too much"], || {
+            imports(20_000, |n| format!("parent: p{n}"))
+        }),
+        Case::new("dependencies: one large table imported three thousand times to one place", &["chart evil", "too much"], || {
+            imports(20_000, |_| "parent: p".to_owned())
+        }),
+        Case::new("dependencies: thousands of aliases of one large subchart", &["too much"], || {
+            let mut chart = CHART_YAML.to_owned() + "dependencies:\n";
+            for n in 0..5_000 {
+                let _ = writeln!(chart, "- {{name: sub, version: 1.0.0, alias: a{n}}}");
+            }
+            let values: String = (0..20_000).map(|n| format!("k{n}: 1\n")).collect();
+            files(&[("Chart.yaml", &chart), ("charts/sub/Chart.yaml", SUB), ("charts/sub/values.yaml", &values)])
+        }),
+        Case::new("dependencies: globals for thousands of subcharts", &["chart evil", "too much"], || {
+            let mut chart = CHART_YAML.to_owned() + "dependencies:\n";
+            for n in 0..5_000 {
+                let _ = writeln!(chart, "- {{name: sub, version: 1.0.0, alias: a{n}}}");
+            }
+            let values: String = (0..20_000).map(|n| format!("    k{n}: 1\n")).collect();
+            let values = format!("global:\n  table:\n{values}");
+            files(&[("Chart.yaml", &chart), ("values.yaml", &values), ("charts/sub/Chart.yaml", SUB)])
+        }),
+        Case::new("values: two hundred thousand keys", &[], || {
+            let values: String = (0..200_000).map(|n| format!("k{n}: 1\n")).collect();
+            files(&[("values.yaml", &values), ("templates/a.yaml", "a: {{ len .Values }}\n")])
+        }),
+        Case::new("schema: thirty thousand values against a long enum", &["evil", "too much"], || {
+            let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
+            let values = vec!["x"; 30_000].join(",");
+            files(&[
+                ("values.yaml", &format!("list: [{values}]\n")),
+                ("values.schema.json", &format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","))),
+            ])
+        }),
+        Case::new("schema: thirty thousand values against a long enum, as Helm 3", &["evil", "too much"], || {
+            let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
+            let values = vec!["x"; 30_000].join(",");
+            let attack = files(&[
+                ("values.yaml", &format!("list: [{values}]\n")),
+                ("values.schema.json", &format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","))),
+            ]);
+            Attack { profile: Profile::Helm3, ..attack }
+        }),
+        Case::new("schema: failures of many members under a long key", &["evil", "too much"], || {
+            let key = "k".repeat(100_000);
+            let members: String = (0..20_000).map(|n| format!("  m{n}: 1\n")).collect();
+            files(&[
+                ("values.yaml", &format!("? {key}\n:\n{members}")),
+                ("values.schema.json", r#"{"additionalProperties": {"additionalProperties": {"type": "string"}}}"#),
+            ])
+        }),
+        Case::new("schema: many schemas under a long key", &["evil", "too much"], || {
+            let members: Vec<_> = (0..20_000).map(|n| format!(r#""m{n}": {{}}"#)).collect();
+            schema(&format!(r#"{{"properties": {{"{}": {{"properties": {{{}}}}}}}}}"#, "k".repeat(100_000), members.join(",")))
+        }),
+        Case::new("schema: an anyOf that contains itself", &["evil"], || {
+            let branches = vec![r##"{"properties": {"a": {"$ref": "#"}}}"##; 20].join(",");
+            let values = "a: {".to_owned() + &"a: {".repeat(30) + &"}".repeat(31) + "\n";
+            files(&[
+                ("values.yaml", &values),
+                ("values.schema.json", &format!(r#"{{"anyOf": [{branches}], "required": ["b"]}}"#)),
+            ])
+        }),
+        Case::new("schema: many patterns for many members", &["evil", "too much"], || {
+            let patterns: Vec<_> = (0..2_000).map(|n| format!(r#""^(a|b)*{n}$": {{}}"#)).collect();
+            let values: String = (0..20_000).map(|n| format!("{}{n}: 1\n", "ab".repeat(20))).collect();
+            files(&[("values.yaml", &values), ("values.schema.json", &format!(r#"{{"patternProperties": {{{}}}}}"#, patterns.join(",")))])
+        }),
+        Case::new("schema: a hundred thousand required members", &["evil"], || {
+            let names: Vec<_> = (0..100_000).map(|n| format!("\"n{n}\"")).collect();
+            schema(&format!(r#"{{"required": [{}]}}"#, names.join(",")))
+        }),
+        Case::new("schema: no repetitions among many", &["evil", "too much"], || {
             let list: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
             files(&[("values.yaml", &format!("list: [{}]\n", list.join(","))), ("values.schema.json", r#"{"properties": {"list": {"uniqueItems": true}}}"#)])
         }),
@@ -90,8 +183,6 @@ pub fn cases() -> Vec<Case> {
 #[cfg(unix)]
 #[test]
 fn a_folder_in_itself() {
-    use helm_template::profile::Profile;
-
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("Chart.yaml"), super::CHART_YAML).unwrap();
     for name in ["a", "b"] {

@@ -79,14 +79,14 @@ fn one_case() {
 }
 
 /// What Linux says of this process; nothing elsewhere.
-fn kilobytes(of: &str) -> usize {
+pub fn kilobytes(of: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
 }
 
 /// What Linux says this thread has had of a processor; nothing elsewhere.
-fn nanoseconds() -> u64 {
+pub fn nanoseconds() -> u64 {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     schedule.split(' ').next().unwrap_or_default().parse().unwrap_or_default()
 }

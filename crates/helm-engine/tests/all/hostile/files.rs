@@ -44,15 +44,15 @@ const LONG: usize = 60 << 20;
 pub fn cases() -> Vec<Case> {
     let hundred = ".Files ".repeat(100);
     vec![
-        case("shown", "too much output", LONG, "{{ .Files }}"),
-        case("printed", "too much output", LONG, "{{ print .Files }}"),
-        case("as a key", "too much output", LONG, "{{ dict .Files 1 | len }}"),
-        case("in a list, printed", "too much output", SHORT, &format!("{{{{ print (list {hundred}) | len }}}}")),
+        case("shown", "too much memory", LONG, "{{ .Files }}"),
+        case("printed", "too much memory", LONG, "{{ print .Files }}"),
+        case("as a key", "too much memory", LONG, "{{ dict .Files 1 | len }}"),
+        case("in a list, printed", "too much memory", SHORT, &format!("{{{{ print (list {hundred}) | len }}}}")),
         case("in a list, shown", "a value without end cannot be printed", SHORT, &format!("{{{{ list {hundred} }}}}")),
-        case("in a list, joined", "too much output", SHORT, &format!("{{{{ join \"\" (list {hundred}) | len }}}}")),
-        case("in a list, quoted", "too much output", SHORT, &format!("{{{{ quote (list {hundred}) | len }}}}")),
-        case("in a list as a key", "too much output", SHORT, &format!("{{{{ dict (list {hundred}) 1 | len }}}}")),
-        case("with all else, printed", "too much output", LONG, "{{ print . }}"),
+        case("in a list, joined", "too much memory", SHORT, &format!("{{{{ join \"\" (list {hundred}) | len }}}}")),
+        case("in a list, quoted", "too much memory", SHORT, &format!("{{{{ quote (list {hundred}) | len }}}}")),
+        case("in a list as a key", "too much memory", SHORT, &format!("{{{{ dict (list {hundred}) 1 | len }}}}")),
+        case("with all else, printed", "too much memory", LONG, "{{ print . }}"),
         many("found again and again", &for_ever("1", r#"$_ := $.Files.Glob "**""#)),
         many("gone into again and again", &for_ever("1", "range $.Files }}{{ break }}{{ end")),
         many("counted again and again", &for_ever("1", "$_ := len $.Files")),

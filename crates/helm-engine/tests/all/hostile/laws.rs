@@ -126,7 +126,7 @@ fn seed() -> Vec<(String, Vec<u8>)> {
 }
 
 fn small() -> Limits {
-    Limits { steps: 50_000, output: 1 << 20, depth: 200 }
+    Limits { steps: 50_000, memory: 1 << 20, depth: 200 }
 }
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| table(Profile::Helm4));

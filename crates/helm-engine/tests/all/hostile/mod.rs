@@ -11,6 +11,7 @@
 mod archives;
 mod charts;
 mod child;
+mod extremes;
 mod files;
 mod functions;
 mod laws;
@@ -80,7 +81,7 @@ fn files(files: &[(&str, &str)]) -> Attack {
 /// In a debug build all is slower, and runaway work is stopped sooner.
 fn limits() -> Limits {
     if cfg!(debug_assertions) {
-        Limits { steps: 1_000_000, output: 16 << 20, depth: 10_000 }
+        Limits { steps: 1_000_000, memory: 16 << 20, depth: 10_000 }
     } else {
         Limits::default()
     }

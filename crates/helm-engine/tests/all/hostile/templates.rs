@@ -12,7 +12,7 @@ pub(super) fn case(name: &str, said: &str, text: &str) -> Case {
 const WORK: &str = "too much work: stopped after";
 /// Whichever limit is met first: they are not the same in a build without optimisations.
 const TOO_MUCH: &str = "too much ";
-const OUTPUT: &str = "too much output: stopped after";
+const OUTPUT: &str = "too much memory: stopped after";
 const ENDLESS: &str = "a value without end cannot be printed";
 
 /// Runs a piece sixty times.
@@ -168,6 +168,12 @@ fn deep() -> Vec<Case> {
 fn slow() -> Vec<Case> {
     let big = r#"{{ $s := repeat 1000000 "a" }}"#;
     vec![
+        case("a document whose keys ask for their lines", "", "{{ $x := fromToml (repeat 80000 \"[[a]]\\n\") }}{{ len $x.a }}"),
+        case("documents whose keys ask for their lines", TOO_MUCH, &for_ever("1", "$_ := fromToml (repeat 80000 \"[[a]]\\n\")")),
+        case("texts shuffled", TOO_MUCH, &for_ever("repeat 10000 \"ab\"", "$_ := shuffle $x")),
+        case("numbers drawn", TOO_MUCH, &for_ever("1", "$_ := randInt 0 10")),
+        case("texts run", TOO_MUCH, &for_ever("1", "$_ := tpl (printf \"{{ %d }}\" .) .")),
+        case("texts read", TOO_MUCH, &for_ever("1", "$_ := fromYaml \"a: 1\"")),
         case("an expression that explodes", "", r#"{{ regexMatch "^(a+)+$" (print (repeat 100000 "a") "!") }}"#),
         case("an expression that explodes otherwise", "", r#"{{ regexMatch "(a|aa)+(a?){30}b" (repeat 10000 "a") }}"#),
         case("an expression that is large", "mustRegexMatch", r#"{{ mustRegexMatch (print "(" (repeat 100000 "[^x]") "){1000}") "a" }}"#),
@@ -225,7 +231,7 @@ fn parsed() -> Vec<Case> {
         case("many variables", "more than 2000 variables", &(0..20_000).map(|n| format!("{{{{ $v{n} := 1 }}}}")).collect::<String>()),
         case("a long comment", "", &format!("{{{{/* {} */}}}}", "a".repeat(1_000_000))),
         case("a string without an end", "unterminated", &format!("{{{{ \"{}", "a".repeat(1_000_000))),
-        case("a text for tpl that is deep", "max expression depth exceeded", r#"{{ tpl (print (repeat 100000 "{{ if 1 }}") (repeat 100000 "{{ end }}")) . }}"#),
+        case("a text for tpl that is deep", "max expression depth exceeded", r#"{{ tpl (print (repeat 10000 "{{ if 1 }}") (repeat 10000 "{{ end }}")) . }}"#),
         case("many texts for tpl", "too much", &for_ever("\"\"", r#"$x = tpl (print "{{ 1 }}" $x) ."#)),
     ]
 }

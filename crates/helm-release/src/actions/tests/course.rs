@@ -10,6 +10,7 @@ use super::stage::{
     NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values,
 };
 use crate::actions::{Applying, DryRun, PostRender, Values};
+use crate::error::Error;
 use crate::record::ApplyMethod;
 
 #[tokio::test]
@@ -151,13 +152,14 @@ impl PostRender for Doubled {
     fn change(
         &self,
         objects: Vec<kube_apply::Object>,
-    ) -> BoxFuture<'_, Result<Vec<kube_apply::Object>, String>> {
+    ) -> BoxFuture<'_, Result<Vec<kube_apply::Object>, Error>> {
         async move {
             let mut all = objects.clone();
             for object in objects {
                 let mut value = object.value().clone();
                 value["metadata"]["name"] = format!("{}-twin", object.name()).into();
-                all.push(object.with_value(value).map_err(|error| error.to_string())?);
+                let twin = object.with_value(value);
+                all.push(twin.map_err(|error| Error::PostRender(error.to_string()))?);
             }
             Ok(all)
         }

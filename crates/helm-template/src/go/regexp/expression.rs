@@ -67,6 +67,11 @@ impl Expression {
         self.regex.memory_usage() <= SMALL
     }
 
+    /// The bytes that it takes up.
+    pub fn size(&self) -> usize {
+        self.regex.memory_usage()
+    }
+
     /// How many steps it took to compile it.
     pub fn steps_to_compile(&self) -> u64 {
         COMPILING + self.regex.memory_usage() as u64 / COMPILED_PER_STEP

@@ -1,0 +1,98 @@
+//! Every function of the template language with extreme arguments: an answer or an error, within the budget.
+
+use std::process::Command;
+use std::time::Duration;
+
+use helm_template::exec::Limits;
+use helm_template::functions;
+use helm_template::profile::Profile;
+
+use super::child::{kilobytes, nanoseconds};
+use super::{files, render_within};
+
+/// Numbers at their ends, long texts, wide and deep values, and what is no value at all.
+const EXTREMES: &[&str] = &[
+    "9223372036854775807",
+    "-9223372036854775808",
+    "0",
+    "1e308",
+    "\"\"",
+    "(repeat 20000 \"a1 .\")",
+    "(repeat 5000 \"[[a]]\\n\")",
+    "(until 5000)",
+    "(dict \"a\" (until 5000))",
+    "nil",
+];
+
+/// Those that are used in pairs, and the first of them in threes.
+const SOME: &[&str] = &[
+    "9223372036854775807",
+    "(repeat 20000 \"a1 .\")",
+    "-9223372036854775808",
+    "(until 5000)",
+    "(dict \"a\" (until 5000))",
+];
+const FEW: &[&str] = SOME.split_at(2).0;
+
+/// What one call may take, in a build without optimisations on a machine with other work.
+const MOST_TIME: Duration = Duration::from_secs(5);
+const MOST_MEMORY: usize = 512 << 20;
+
+fn calls(name: &str) -> Vec<String> {
+    let mut calls = vec![name.to_owned()];
+    calls.extend(EXTREMES.iter().map(|a| format!("{name} {a}")));
+    for a in SOME {
+        calls.extend(SOME.iter().map(|b| format!("{name} {a} {b}")));
+    }
+    for a in FEW {
+        for b in FEW {
+            for c in FEW {
+                calls.push(format!("{name} {a} {b} {c}"));
+            }
+        }
+    }
+    calls
+}
+
+/// In a process of its own, so that its memory is not that of other tests.
+#[test]
+fn functions_with_extreme_arguments_stay_within_the_budget() {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["hostile::extremes::all_calls", "--exact", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(child.status.success(), "{}\n{}", said(&child.stdout), said(&child.stderr));
+    assert!(said(&child.stdout).contains("1 passed"), "{}", said(&child.stdout));
+}
+
+#[test]
+#[ignore = "started by the test that means it"]
+fn all_calls() {
+    let limits = Limits { steps: 300_000, memory: 8 << 20, depth: 100 };
+    let table = functions::table(Profile::Helm4);
+    let mut names: Vec<_> = table.names().collect();
+    names.sort_unstable();
+    assert!(names.len() > 150, "{}", names.len());
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+    let before = kilobytes("VmRSS:");
+    let mut slow = Vec::new();
+    for name in names {
+        for call in calls(name) {
+            let template = format!("{{{{ $x := {call} }}}}");
+            let began = nanoseconds();
+            // What is answered is for other tests; here only what it costs.
+            let answer = render_within(files(&[("templates/a.yaml", &template)]), limits);
+            let took = Duration::from_nanos(nanoseconds() - began);
+            if took > MOST_TIME {
+                slow.push(format!("{call}: {took:?}"));
+            }
+            if let Err(why) = answer {
+                assert!(why.contains("evil/templates/a.yaml"), "{call}: {why}");
+            }
+        }
+    }
+    let grown = kilobytes("VmHWM:").saturating_sub(before) << 10;
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
+    assert!(grown < MOST_MEMORY, "{} MiB", grown >> 20);
+}

@@ -1,0 +1,47 @@
+//! The admission of a rendering by the pool that runs it.
+
+use std::cell::Cell;
+
+use governor::work::{Ticket, WorkError};
+use helm_template::budget::Admission;
+use helm_template::value::Str;
+
+/// Reserves the memory of a budget with the ticket of its work. It keeps the first failure, because the engine reports it as an
+/// error of the chart.
+pub struct PoolAdmission<'t> {
+    ticket: &'t Ticket,
+    failure: Cell<Option<WorkError>>,
+}
+
+impl<'t> PoolAdmission<'t> {
+    pub fn new(ticket: &'t Ticket) -> Self {
+        Self { ticket, failure: Cell::new(None) }
+    }
+
+    /// Why the rendering was stopped, if it was.
+    pub fn failure(&self) -> Option<WorkError> {
+        self.failure.get()
+    }
+
+    pub(super) fn ticket(&self) -> &'t Ticket {
+        self.ticket
+    }
+
+    /// Keeps a failure, and words it for the engine.
+    pub(super) fn fail(&self, error: WorkError) -> Str {
+        if self.failure.get().is_none() {
+            self.failure.set(Some(error));
+        }
+        error.to_string().into()
+    }
+}
+
+impl Admission for PoolAdmission<'_> {
+    fn reserve(&self, bytes: u64) -> Result<(), Str> {
+        self.ticket.reserve(bytes).map_err(|rejected| self.fail(rejected.into()))
+    }
+
+    fn check(&self) -> Result<(), Str> {
+        self.ticket.check().map_err(|interrupted| self.fail(interrupted.into()))
+    }
+}

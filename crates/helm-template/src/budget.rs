@@ -1,0 +1,234 @@
+//! The budget of one rendering: steps of work and bytes of memory, counted.
+//!
+//! Every part of a rendering draws on the same [`Budget`]: dependencies, merged values, schemas, templates, and what is done to
+//! the objects afterwards. Nothing is given back: the count is of all that was made, so it bounds both time and memory.
+//! Callers charge before they work and take bytes before they allocate.
+//!
+//! The host of a rendering takes part through [`Admission`]: it can refuse memory, and it can stop a rendering whose caller is
+//! gone or whose deadline has passed.
+
+use std::cell::Cell;
+
+use crate::data::{Data, Members};
+use crate::value::Str;
+
+/// Limits of one rendering.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Nodes, iterations and calls, some twenty nanoseconds each. Work that takes longer counts as several.
+    pub steps: u64,
+    /// Bytes of merged values, schemas and their messages, of all outputs and of all that functions make, together.
+    pub memory: usize,
+    /// Templates inside templates; by default as many as Go allows. There may be less stack than that.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { steps: 50_000_000, memory: 128 << 20, depth: 100_000 }
+    }
+}
+
+/// The host's side of a budget. An error ends the rendering and is its message.
+pub trait Admission {
+    /// Reserves memory until the rendering has ended.
+    fn reserve(&self, bytes: u64) -> Result<(), Str>;
+
+    /// Fails if the rendering should stop. Called some thousand times a second.
+    fn check(&self) -> Result<(), Str>;
+}
+
+/// Admits everything; the limits of the budget are the only ones.
+pub struct Unlimited;
+
+impl Admission for Unlimited {
+    fn reserve(&self, _: u64) -> Result<(), Str> {
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Str> {
+        Ok(())
+    }
+}
+
+/// What one value takes in a list or a map, its key and the map's own structure included. Texts are shared, not copied.
+pub const VALUE_BYTES: usize = 64;
+
+/// Steps between two calls of [`Admission::check`].
+const CHECK_INTERVAL: u64 = 10_000;
+
+/// Memory is reserved in pieces of this size.
+const RESERVATION: usize = 1 << 20;
+
+/// The budget of one rendering. Once exceeded it stays exceeded.
+pub struct Budget<'b> {
+    limits: Limits,
+    admission: &'b dyn Admission,
+    steps: Cell<u64>,
+    /// The number of steps at which the limit and the host are asked next.
+    next_check: Cell<u64>,
+    memory: Cell<usize>,
+    reserved: Cell<usize>,
+}
+
+impl Default for Budget<'_> {
+    fn default() -> Self {
+        Self::new(Limits::default(), &Unlimited)
+    }
+}
+
+impl<'b> Budget<'b> {
+    pub fn new(limits: Limits, admission: &'b dyn Admission) -> Self {
+        Self {
+            limits,
+            admission,
+            steps: Cell::new(0),
+            next_check: Cell::new(0),
+            memory: Cell::new(0),
+            reserved: Cell::new(0),
+        }
+    }
+
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Counts work before it is done.
+    #[inline]
+    pub fn charge(&self, steps: u64) -> Result<(), Str> {
+        let steps = self.steps.get().saturating_add(steps);
+        self.steps.set(steps);
+        if steps < self.next_check.get() { Ok(()) } else { self.check(steps) }
+    }
+
+    #[cold]
+    fn check(&self, steps: u64) -> Result<(), Str> {
+        let limit = self.limits.steps;
+        if steps > limit {
+            return Err(format!("too much work: stopped after {limit} steps").into());
+        }
+        self.admission.check()?;
+        self.next_check.set(steps.saturating_add(CHECK_INTERVAL).min(limit.saturating_add(1)));
+        Ok(())
+    }
+
+    /// Counts memory before it is allocated.
+    pub fn take(&self, bytes: usize) -> Result<(), Str> {
+        self.fits(bytes)?;
+        self.memory.set(self.memory.get() + bytes);
+        Ok(())
+    }
+
+    /// Counts the memory of so many values.
+    pub fn take_values(&self, count: usize) -> Result<(), Str> {
+        self.charge(count as u64)?;
+        self.take(count.saturating_mul(VALUE_BYTES))
+    }
+
+    /// Fails if so much memory cannot be had. It is not counted yet.
+    pub fn fits(&self, bytes: usize) -> Result<(), Str> {
+        let needed = self.memory.get().saturating_add(bytes);
+        if needed > self.limits.memory {
+            return Err(format!("too much memory: stopped after {} bytes", self.limits.memory).into());
+        }
+        let missing = needed.saturating_sub(self.reserved.get());
+        if missing > 0 {
+            let more = missing.div_ceil(RESERVATION) * RESERVATION;
+            self.admission.reserve(more as u64)?;
+            self.reserved.set(self.reserved.get() + more);
+        }
+        Ok(())
+    }
+
+    /// The bytes that are left.
+    pub fn left(&self) -> usize {
+        self.limits.memory.saturating_sub(self.memory.get())
+    }
+
+    pub fn used_steps(&self) -> u64 {
+        self.steps.get()
+    }
+
+    pub fn used_memory(&self) -> usize {
+        self.memory.get()
+    }
+}
+
+/// The number of values in a tree of members, tables and lists included.
+pub fn count_members(members: &Members) -> usize {
+    members.values().map(count).sum()
+}
+
+/// The number of values in a tree of data, itself included.
+pub fn count(data: &Data) -> usize {
+    1 + match data {
+        Data::List(items) => items.iter().map(count).sum(),
+        Data::Map(members) => count_members(members),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Grants some memory and a number of checks.
+    struct Host {
+        memory: Cell<u64>,
+        checks: Cell<u32>,
+        reserved: RefCell<Vec<u64>>,
+    }
+
+    impl Admission for Host {
+        fn reserve(&self, bytes: u64) -> Result<(), Str> {
+            self.memory.set(self.memory.get().checked_sub(bytes).ok_or("the pool is full")?);
+            self.reserved.borrow_mut().push(bytes);
+            Ok(())
+        }
+
+        fn check(&self) -> Result<(), Str> {
+            self.checks.set(self.checks.get().checked_sub(1).ok_or("cancelled")?);
+            Ok(())
+        }
+    }
+
+    fn host(memory: u64, checks: u32) -> Host {
+        Host { memory: Cell::new(memory), checks: Cell::new(checks), reserved: RefCell::default() }
+    }
+
+    #[test]
+    fn budget_ends_at_its_limits() {
+        let budget = Budget::new(Limits { steps: 20_000, memory: 100, depth: 1 }, &Unlimited);
+        assert_eq!(budget.charge(20_000), Ok(()));
+        assert_eq!(budget.charge(1), Err("too much work: stopped after 20000 steps".into()));
+        assert_eq!(budget.charge(u64::MAX), Err("too much work: stopped after 20000 steps".into()));
+        assert_eq!(budget.take(60), Ok(()));
+        assert_eq!(budget.fits(40), Ok(()));
+        assert_eq!(budget.take(41), Err("too much memory: stopped after 100 bytes".into()));
+        assert_eq!(budget.take(usize::MAX), Err("too much memory: stopped after 100 bytes".into()));
+        assert_eq!(budget.left(), 40);
+    }
+
+    #[test]
+    fn budget_reserves_memory_before_it_is_allocated() {
+        let host = host(3 << 20, u32::MAX);
+        let budget = Budget::new(Limits::default(), &host);
+        budget.take(10).unwrap();
+        budget.take(10).unwrap();
+        budget.fits(2 << 20).unwrap();
+        assert_eq!(*host.reserved.borrow(), [1 << 20, 2 << 20]);
+        assert_eq!(budget.take(3 << 20), Err("the pool is full".into()));
+        assert_eq!(budget.used_memory(), 20);
+    }
+
+    #[test]
+    fn budget_asks_the_host_at_intervals() {
+        let host = host(0, 3);
+        let budget = Budget::new(Limits::default(), &host);
+        let stopped = (0..1_000_000).find_map(|_| budget.charge(1).err());
+        assert_eq!(stopped, Some("cancelled".into()));
+        assert!((2 * CHECK_INTERVAL..=4 * CHECK_INTERVAL).contains(&budget.used_steps()));
+    }
+}

@@ -1,0 +1,106 @@
+//! Small charts and patches that need gigabytes or hours. Each fails with a message that names its limit; the server and other
+//! tenants go on.
+
+use std::fmt::Write as _;
+
+use http::Method;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, until};
+use crate::releases::charts::{GREETING, asked, at, keep, until_state};
+use crate::request::{get, with};
+use crate::target::Cluster;
+
+/// The most that the server may grow to, in a build without optimisations.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// A chart of these files, as names and texts.
+type Files = Vec<(&'static str, String)>;
+
+const SUB: (&str, &str) = ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n");
+
+fn chart_yaml(dependencies: &str) -> (&'static str, String) {
+    ("Chart.yaml", format!("apiVersion: v2\nname: evil\nversion: 1.0.0\n{dependencies}"))
+}
+
+/// One table of 20,000 keys, imported to 3,000 places.
+fn imports() -> Files {
+    let imports: Vec<_> = (0..3_000).map(|n| format!("{{child: x, parent: p{n}}}")).collect();
+    let table = (0..20_000).fold("x:\n".to_owned(), |mut table, n| {
+        let _ = writeln!(table, "  k{n}: 1");
+        table
+    });
+    let dependency =
+        format!("dependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [{}]\n", imports.join(", "));
+    vec![chart_yaml(&dependency), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
+}
+
+/// 30,000 values that are none of 10,000 choices, which each failure repeats.
+fn choices() -> Files {
+    let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
+    let schema = format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","));
+    let values = format!("list: [{}]\n", vec!["x"; 30_000].join(","));
+    vec![chart_yaml(""), ("values.schema.json", schema), ("values.yaml", values)]
+}
+
+/// A text of 8 MB, which patches of the release copy again and again.
+fn long_text() -> Files {
+    let template =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata: {text: {{ repeat 8000000 \"x\" }}}\n";
+    vec![chart_yaml(""), ("templates/a.yaml", template.to_owned())]
+}
+
+fn bomb() -> Value {
+    let copies: Vec<_> =
+        (0..12).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/k{n}")})).collect();
+    json!([{"patch": Value::from(copies).to_string(), "target": {"kind": "ConfigMap"}}])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Person::register(&server, &cluster).await;
+    let victim = Person::register(&server, &cluster).await;
+    let good = keep(&server, &victim, &victim.id, GREETING).await;
+    let kubeconfig = Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let kube = kube::Client::try_from(config.unwrap()).unwrap();
+    let namespace = &attacker.id;
+    let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
+    server.memory();
+
+    let attacks: [(&str, Files, Value, &str); 3] = [
+        ("imports", imports(), json!([]), "too much"),
+        ("choices", choices(), json!([]), "too much"),
+        ("patches", long_text(), bomb(), "the object becomes larger than 8388608 bytes"),
+    ];
+    for (name, files, patches, _) in &attacks {
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let package = keep(&server, &attacker, namespace, &files).await;
+        let release = json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name},
+            "spec": {"name": name, "source": {"package": package}, "patches": patches, "remediation": {"retries": 0}},
+        });
+        let made = with(&kube, Method::POST, &releases, "application/json", release.to_string()).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+    }
+    // Another tenant is served meanwhile.
+    let body = asked(&victim.id, "web", &good, &json!({"greeting": "hello"}));
+    assert_eq!(victim.call(Method::POST, "releases", Some(&body)).await.code, 201);
+    until_state(&server, &victim.token, &at(&victim.id, "web"), "active").await;
+
+    for (name, _, _, limit) in &attacks {
+        let failed = until(name, async || {
+            let release = get(&kube, &format!("{releases}/{name}")).await.text;
+            release.contains(limit).then_some(release)
+        });
+        let failed = failed.await;
+        assert!(failed.contains("evil") || failed.contains("spec.patches[0]"), "{failed}");
+    }
+    let (_, peak) = server.memory();
+    assert!(peak < MOST_MEMORY, "{} MiB", peak >> 20);
+    let platform = server.platform();
+    until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
+    assert!(!server.log().contains("panicked"), "{}", server.log());
+}
