@@ -34,6 +34,8 @@ pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
 pub const OPERATION: &str = "longshore.dev/operation";
 /// Label of the Leases of those who work on something, for as long as they do.
 pub const ERRAND: &str = "longshore.dev/errand";
+/// Label of the record of a retired name: the id of the account that may use it again.
+pub const NAME_OWNER: &str = "longshore.dev/name-owner";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -49,8 +51,8 @@ pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 pub const MEMBER_LEFT: &str = "longshore.dev/member-left";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
-/// Annotation of a namespace: the UID of the workspace that it was made for. One of a former workspace of the same name,
-/// or one that somebody made and labelled, is not ours.
+/// Annotation of namespaces, requests and repositories: the UID of the workspace that they were made for. One of a former workspace
+/// of the same name, or one that somebody made and labelled, is not ours.
 pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
 /// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
 pub const USER_UID: &str = "longshore.dev/user-uid";

@@ -117,12 +117,15 @@ pub struct WorkspaceStatus {
     pub transitions: Vec<Transition>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnedNamespace {
     pub name: String,
     pub uid: String,
     pub cluster: String,
+    /// Its share of the workspace's quota. One that is being removed keeps it until it is gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub share: BTreeMap<String, String>,
 }
 
 /// The conditions of a workspace, in the order in which they come true.

@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
 //! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
-//! `workspaces`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
+//! `workspaces`, `names`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
 //!
 //! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
 //! registration and sign-in.
@@ -39,6 +39,7 @@ pub mod kubernetes;
 mod lead;
 pub mod manifests;
 pub mod members;
+mod names;
 mod pages;
 mod passwords;
 pub mod progress;

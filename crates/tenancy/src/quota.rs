@@ -17,7 +17,7 @@ use crate::{Error, Tenancy};
 
 mod shares;
 
-pub use shares::{Amounts, QuotaError, shares};
+pub use shares::{Amounts, QuotaError, shares, shares_of};
 
 /// What a workspace may use and what it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Tenancy {
                 let own = own.ok_or_else(|| crate::members::unknown("namespace", namespace))?;
                 own.share.clone_from(share);
             }
-            shares(&spec.quota, &spec.namespaces)?;
+            shares_of(workspace)?;
             Ok(())
         })
         .await

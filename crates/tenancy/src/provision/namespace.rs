@@ -326,7 +326,7 @@ mod tests {
             leaving: false,
         };
         let recorded =
-            OwnedNamespace { name: "acme".to_owned(), uid: "a".to_owned(), cluster: "host".to_owned() };
+            OwnedNamespace { name: "acme".to_owned(), uid: "a".to_owned(), cluster: "host".to_owned(), ..OwnedNamespace::default() };
         let ours = || Ours("a".to_owned());
         #[rustfmt::skip]
         let rows = [

@@ -6,8 +6,11 @@
 
 mod report;
 
+pub(super) use self::report::recorded;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use jiff::Timestamp;
@@ -19,9 +22,10 @@ use kube_types::marks::WORKSPACE_FINALIZER;
 use kube_types::workspace::OwnedNamespace;
 use kube_types::{FIELD_MANAGER, Workspace};
 
-use self::report::{DeployerAction, Done, Life, Outcome, deployers_due, life, recorded, status};
+use self::report::{DeployerAction, Done, Life, Outcome, deployers_due, life, status};
 use super::namespace::{self, DEPLOYER, Marks, Standing, standing};
 use super::pieces::{Piece, PieceKind};
+use super::removal::LeavingNamespace;
 use super::seen::Pieces;
 use super::{Doing, ProvisionError, Provisioner, until};
 use crate::quota::{self, Amounts};
@@ -41,7 +45,7 @@ impl Provisioner {
             return Ok(Next::Rest);
         }
         let workspace = self.hold_workspace(&workspace).await?;
-        let shares = quota::shares(&workspace.spec.quota, &workspace.spec.namespaces);
+        let shares = quota::shares_of(&workspace);
         let closed = life != Life::Open;
         let deployers = deployers_due(&workspace);
         let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
@@ -52,7 +56,7 @@ impl Provisioner {
         .await;
         let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
         let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
-        let leaving = self.let_go(&workspace).await?;
+        let (leaving, look_again) = self.let_go(&workspace).await?;
         let done = Done {
             outcomes,
             leaving,
@@ -68,7 +72,7 @@ impl Provisioner {
         match (failed, done.life) {
             (Some(error), _) => Err(error),
             (None, Life::Closed(Some(after))) => Ok(Next::After(until(now, after))),
-            (None, _) => Ok(Next::Rest),
+            (None, _) => Ok(look_again.map_or(Next::Rest, Next::After)),
         }
     }
 
@@ -189,14 +193,19 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Removes the namespaces that the spec no longer names; answers those that are still there.
-    async fn let_go(&self, workspace: &Workspace) -> Result<Vec<OwnedNamespace>, ProvisionError> {
+    /// Removes the namespaces that the spec no longer names; returns those that are still there, and when to look again.
+    async fn let_go(
+        &self,
+        workspace: &Workspace,
+    ) -> Result<(Vec<OwnedNamespace>, Option<Duration>), ProvisionError> {
         let wanted: BTreeSet<&str> =
             workspace.spec.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
         let names = self.known_namespaces(workspace);
         let surplus = names.iter().filter(|name| !wanted.contains(name.as_str()));
         let left = try_join_all(surplus.map(|name| self.remove_namespace(workspace, name))).await?;
-        Ok(left.into_iter().flatten().collect())
+        let left: Vec<LeavingNamespace> = left.into_iter().flatten().collect();
+        let look_again = left.iter().map(|leaving| leaving.look_again).min();
+        Ok((left.into_iter().map(|leaving| leaving.namespace).collect(), look_again))
     }
 
     /// The names of all namespaces that are or might be this workspace's.

@@ -1,5 +1,7 @@
 //! What the status of a workspace says of what a pass did. Pure.
 
+use std::collections::BTreeMap;
+
 use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -100,9 +102,15 @@ pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
     }
 }
 
-pub(super) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
+pub(in crate::provision) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
     let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
     records.find(|record| record.name == name && record.cluster == HOST)
+}
+
+/// The share of a namespace, as the spec gives it.
+fn share(workspace: &Workspace, name: &str) -> BTreeMap<String, String> {
+    let own = workspace.spec.namespaces.iter().find(|namespace| namespace.name == name);
+    own.map(|namespace| namespace.share.clone()).unwrap_or_default()
 }
 
 /// The status that follows from what was done.
@@ -110,7 +118,12 @@ pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> Work
     let mut status = workspace.status.clone().unwrap_or_default();
     let record = |(name, outcome): &(String, Outcome)| match outcome {
         Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
-            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned() })
+            let share = match (outcome, recorded(workspace, name)) {
+                // What the former namespace of this name had counts until it is gone.
+                (Outcome::Leaving { .. }, Some(record)) => record.share.clone(),
+                _ => share(workspace, name),
+            };
+            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned(), share })
         }
         // What was recorded stays so, that another namespace in its place is never taken for ours.
         Outcome::Taken => recorded(workspace, name).cloned(),
