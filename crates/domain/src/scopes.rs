@@ -122,7 +122,11 @@ mod tests {
         let both = Scopes::parse(["read", "workspace:acme", "workspace:other"]).unwrap();
         let rest = both.without(&acme).unwrap();
         assert_eq!(rest.words(), ["read", "workspace:other"]);
-        assert_eq!(rest.without(&other), None, "a token of a removed workspace is not one of every workspace");
+        assert_eq!(
+            rest.without(&other),
+            None,
+            "a token of a removed workspace is not one of every workspace"
+        );
         assert_eq!(Scopes::all().without(&acme), Some(Scopes::all()));
         for wrong in [&["everything"][..], &["workspace:"], &["workspace:A"], &[]] {
             assert!(Scopes::parse(wrong.iter().copied()).is_err(), "{wrong:?}");

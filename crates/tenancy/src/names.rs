@@ -164,18 +164,17 @@ pub(crate) async fn count(client: kube::Client, owner: &UserId) -> Result<usize,
 pub(crate) async fn forget_owner(client: kube::Client, owner: &UserId) -> Result<(), kube::Error> {
     let maps = api(client);
     let of_owner = ListParams::default().labels(&format!("{}={owner}", marks::NAME_OWNER));
-    let nobody =
-        json!({ "metadata": { "labels": { marks::NAME_OWNER: null } }, "data": { "owner": null } });
+    let nobody = json!({ "metadata": { "labels": { marks::NAME_OWNER: null } }, "data": { "owner": null } });
     let found = maps.list_metadata(&of_owner).await?;
     let patches: FuturesUnordered<_> = found
         .items
         .iter()
-        .map(async |map| match maps
-            .patch_metadata(&map.name_any(), &PatchParams::default(), &Patch::Merge(&nobody))
-            .await
-        {
-            Err(gone) if is_code(&gone, 404) => Ok(()),
-            patched => patched.map(drop),
+        .map(async |map| {
+            match maps.patch_metadata(&map.name_any(), &PatchParams::default(), &Patch::Merge(&nobody)).await
+            {
+                Err(gone) if is_code(&gone, 404) => Ok(()),
+                patched => patched.map(drop),
+            }
         })
         .collect();
     patches.try_collect().await
@@ -244,7 +243,8 @@ mod tests {
 
     fn workspace(name: &str, creator: &str, members: &[(&str, &str)]) -> Workspace {
         let member = |(user, role): &(&str, &str)| Member { user: (*user).into(), role: (*role).into() };
-        let spec = WorkspaceSpec { members: members.iter().map(member).collect(), ..WorkspaceSpec::default() };
+        let spec =
+            WorkspaceSpec { members: members.iter().map(member).collect(), ..WorkspaceSpec::default() };
         let mut workspace = Workspace::new(name, spec);
         workspace.labels_mut().insert(marks::USER.to_owned(), creator.to_owned());
         workspace.metadata.uid = Some("1".to_owned());

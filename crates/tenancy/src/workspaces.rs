@@ -17,7 +17,7 @@ use kube_types::{Workspace, WorkspaceSpec, marks};
 use crate::change::{at_least, change};
 use crate::directory::WorkspaceRecord;
 use crate::names::{self, RetiredName};
-use crate::quota::Amounts;
+use crate::quota::{Amounts, person};
 use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy};
@@ -101,6 +101,19 @@ impl Tenancy {
         }
         let claimant = Claimant { account: Some(maker), workspace_uid: None };
         self.is_free(actor, name.as_str(), claimant, reissue).await?;
+        let settings = &self.0.settings;
+        let is_own = |workspace: &WorkspaceRecord| {
+            workspace.maker.as_ref() == Some(maker) || *workspace.owner == *maker.as_str()
+        };
+        let known = self.0.directory.workspaces();
+        let quota = if limited {
+            let existing = known.iter().filter(|other| is_own(other)).map(|other| &*other.quota);
+            person::remaining(&settings.person_quota, existing, &settings.quota)
+        } else {
+            settings.quota.clone()
+        };
+        let personal = known.iter().find(|other| *other.owner == *maker.as_str());
+        let personal = personal.map(|personal| Amounts::clone(&personal.quota));
         let workspace = Workspace {
             metadata: ObjectMeta {
                 name: Some(name.to_string()),
@@ -113,7 +126,8 @@ impl Tenancy {
                 members: vec![Member { user: maker.to_string(), role: WorkspaceRole::Admin.to_string() }],
                 invitations: Vec::new(),
                 namespaces: vec![WorkspaceNamespace { name: name.to_string(), share: Amounts::new() }],
-                quota: self.0.settings.quota.clone(),
+                quota,
+                allow: Vec::new(),
                 clusters: vec![HOST.to_owned()],
             },
             status: None,
@@ -137,6 +151,20 @@ impl Tenancy {
                 api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
                     .await?;
                 return Err(full());
+            }
+            let others: Vec<Amounts> = own
+                .into_iter()
+                .filter(|other| other.uid() != made.uid() && !is_personal(other))
+                .map(|other| other.spec.quota)
+                .chain(personal)
+                .collect();
+            if person::remaining(&settings.person_quota, &others, &made.spec.quota) != made.spec.quota {
+                api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
+                    .await?;
+                return Err(Error::Conflict(format!(
+                    "account {maker} creates several workspaces at once, which would have more than the quota of the account \
+                     together: create one after the other"
+                )));
             }
         }
         self.0.directory.seen(|directory| directory.workspace(&name).is_some()).await;

@@ -52,7 +52,8 @@ impl Tenancy {
             // Its share is not free before it is gone.
             let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
             if records.any(|record| record.name == namespace) {
-                let message = format!("namespace `{namespace}` is still being removed; try again when it is gone");
+                let message =
+                    format!("namespace `{namespace}` is still being removed; try again when it is gone");
                 return Err(Error::Conflict(message));
             }
             if namespaces.len() >= MOST {

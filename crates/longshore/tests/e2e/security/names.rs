@@ -120,9 +120,14 @@ async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": format!("longshore:ws:{workspace}:admin")}],
     });
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let made =
-        crate::request::with(&cluster.client().await, Method::POST, path, "application/json", bound.to_string())
-            .await;
+    let made = crate::request::with(
+        &cluster.client().await,
+        Method::POST,
+        path,
+        "application/json",
+        bound.to_string(),
+    )
+    .await;
     assert_eq!(made.code, 201, "{}", made.text);
     let refused = scene.create(attacker, &json!({"name": workspace})).await;
     assert_eq!(refused.code, 409, "{}", refused.text);
@@ -150,12 +155,23 @@ async fn workspace_takes_the_name_of_a_removed_namespace() {
     let (path, namespace) = (format!("workspaces/{workspace}"), format!("{workspace}-prod"));
     let quota = victim.get(&path).await["quota"].as_object().unwrap().clone();
     let is_count = |amount: &Value| amount.as_str().unwrap().parse::<u32>().is_ok_and(|count| count >= 10);
-    let share: Value = quota.into_iter().filter(|(_, amount)| is_count(amount)).map(|(name, _)| (name, "5".into())).collect::<serde_json::Map<_, _>>().into();
+    let share: Value = quota
+        .into_iter()
+        .filter(|(_, amount)| is_count(amount))
+        .map(|(name, _)| (name, "5".into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     let added = victim
         .call(Method::POST, &format!("{path}/namespaces"), Some(&json!({"name": "prod", "share": share})))
         .await;
     assert_eq!(added.code, 201, "{}", added.text);
-    victim.until(&path, |workspace| workspace["ready"] == true).await;
+    let is_made = |workspace: &Value| {
+        let namespaces = workspace["namespaces"].as_array().unwrap();
+        workspace["ready"] == true
+            && namespaces.len() == 2
+            && namespaces.iter().all(|own| own["made"] == true)
+    };
+    victim.until(&path, is_made).await;
     scene.install(&namespace).await;
     let removed = victim.call(Method::DELETE, &format!("{path}/namespaces/{namespace}"), None).await;
     assert_eq!(removed.code, 200, "{}", removed.text);
@@ -172,7 +188,7 @@ async fn workspace_takes_the_name_of_a_removed_namespace() {
         .call(Method::POST, &format!("{path}/namespaces"), Some(&json!({"name": "prod", "share": share})))
         .await;
     assert_eq!(again.code, 201, "{}", again.text);
-    victim.until(&path, |workspace| workspace["ready"] == true).await;
+    victim.until(&path, is_made).await;
     let release = victim.call(Method::GET, &at(&namespace, "db"), None).await;
     assert_eq!(release.code, 404, "{}", release.text);
 }

@@ -9,7 +9,8 @@ use super::*;
 pub(super) fn with_namespace(name: &str) -> Workspace {
     let mut workspace = workspace(name, &[(ID, "admin")]);
     workspace.labels_mut().insert(marks::USER.to_owned(), ID.to_owned());
-    let share = [("requests.storage".to_owned(), "5Gi".to_owned())].into();
+    let share = [("requests.storage", "5Gi"), ("persistentvolumeclaims", "1")];
+    let share = share.map(|(resource, amount)| (resource.to_owned(), amount.to_owned())).into();
     workspace.spec.namespaces.push(WorkspaceNamespace { name: format!("{name}-test"), share });
     workspace
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::{MEMBER_LEFT, REMOVE_AFTER};
+use kube_types::marks::{KEEP_BINDINGS, MEMBER_LEFT, REMOVE_AFTER};
 use kube_types::progress::{Finding, enter};
 use kube_types::workspace::{OwnedNamespace, conditions};
 use kube_types::{Workspace, WorkspaceStatus};
@@ -100,6 +100,15 @@ pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
         Some(recorded) if !left && recorded.iter().all(|user| current.contains(user)) => DeployerAction::Keep,
         _ => DeployerAction::Recreate,
     }
+}
+
+/// Whether RoleBindings are due that a member who left may have created. Not where there is no record: nobody was seen leaving.
+pub(super) fn bindings_due(workspace: &Workspace) -> bool {
+    let has_record = workspace.status.as_ref().is_some_and(|status| status.deployers.is_some());
+    let kept = workspace.annotations().get(KEEP_BINDINGS).map_or("", String::as_str);
+    has_record
+        && deployers_due(workspace) == DeployerAction::Recreate
+        && (kept.is_empty() || kept != member_left(workspace))
 }
 
 pub(in crate::provision) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
@@ -235,8 +244,18 @@ mod tests {
             (workspace(&[ana],                    "1", Some((&["ana"], ""))),        DeployerAction::Recreate, "joined and left unseen"),
             (workspace(&[ana],                    "1", Some((&["ana"], "1"))),       DeployerAction::Keep,     "recreated for it"),
         ];
-        for (workspace, due, why) in rows {
+        for (mut workspace, due, why) in rows {
             assert_eq!(deployers_due(&workspace), due, "{why}");
+            let has_record = workspace.status.is_some();
+            assert_eq!(bindings_due(&workspace), due == DeployerAction::Recreate && has_record, "{why}");
+            let left = member_left(&workspace).to_owned();
+            workspace.annotations_mut().insert(KEEP_BINDINGS.to_owned(), left.clone());
+            let kept = !left.is_empty();
+            assert_eq!(
+                bindings_due(&workspace),
+                due == DeployerAction::Recreate && has_record && !kept,
+                "{why}, kept"
+            );
         }
     }
 }
