@@ -4,6 +4,7 @@ use domain::actor::{Impersonation, Via, Who};
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::Capability;
 use domain::scopes::Scopes;
+use jiff::Timestamp;
 use releases::people::{IdentityError, People};
 use tenancy::Tenancy;
 
@@ -37,5 +38,10 @@ impl People for Directory {
 
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
         self.0.directory().workspace_of(namespace)
+    }
+
+    fn workspace_identity(&self, workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
+        let workspace = self.0.directory().workspace(workspace)?;
+        Some((workspace.uid.to_string(), workspace.created))
     }
 }

@@ -74,7 +74,7 @@ pub fn table() -> Vec<Route> {
         put   (path!("workspaces/{workspace}/quota"),                    "quota.update",         Workspace(ManageNamespaces), "Set what a workspace may use, and how its namespaces share it", quota::set_quota).versioned(),
         get   (path!("workspaces/{workspace}/members"),                  "members.list",         Workspace(ReadWorkspace),    "Who belongs to a workspace", members::list),
         put   (MEMBER,                                                   "members.update",       Workspace(ManageMembers),    "Give a member a role", members::set),
-        delete(MEMBER,                                                   "members.delete",       Own(ManageMembers),          "Take somebody out of a workspace, or leave it", members::remove),
+        retire(MEMBER,                                                   "members.delete",       Own(ManageMembers),          "Take somebody out of a workspace, or leave it", members::remove).with(&[members::KEEP_BINDINGS]),
         get   (path!("workspaces/{workspace}/invitations"),              "invitations.list",     Workspace(ManageMembers),    "Who was asked to join", invitations::list),
         create(path!("workspaces/{workspace}/invitations"),              "invitations.create",   Workspace(ManageMembers),    "Ask somebody to join", invitations::create),
         delete(path!("workspaces/{workspace}/invitations/{invitation}"), "invitations.delete",   Workspace(ManageMembers),    "Take an invitation back", invitations::withdraw),

@@ -133,7 +133,8 @@ impl WorkspaceName {
     pub fn chosen(text: &str) -> Result<Self, IdError> {
         let name: Self = text.parse()?;
         let first = text.split('-').next().unwrap_or(text);
-        if RESERVED.contains(&first) || name.is_personal() {
+        // What begins with an id is a namespace of that account, or could become one.
+        if RESERVED.contains(&first) || first.parse::<UserId>().is_ok() {
             return Err(IdError::Reserved(text.to_owned()));
         }
         Ok(name)
@@ -195,6 +196,7 @@ mod tests {
             "longshore-system",
             "kube-x",
             "uabcdez27a7",
+            "uabcdez27a7-test",
             "9a",
             "a-",
             "A",

@@ -67,6 +67,21 @@ impl Scopes {
         area && place && (!self.reads_only || what.looks())
     }
 
+    /// Whether it is limited to some workspaces, this one among them.
+    pub fn names(&self, workspace: &WorkspaceName) -> bool {
+        self.workspaces.contains(workspace)
+    }
+
+    /// The same without a workspace that is removed. `None`: nothing is left, which must not become every workspace.
+    pub fn without(&self, workspace: &WorkspaceName) -> Option<Self> {
+        if !self.names(workspace) {
+            return Some(self.clone());
+        }
+        let mut rest = self.clone();
+        rest.workspaces.remove(workspace);
+        (!rest.workspaces.is_empty()).then_some(rest)
+    }
+
     /// Whether it is good for everything, as what concerns a person's own account asks for.
     pub fn are_all(&self) -> bool {
         *self == Self::all()
@@ -104,6 +119,15 @@ mod tests {
             let again = scopes.words();
             assert_eq!(Scopes::parse(again.iter().map(String::as_str)).unwrap(), scopes);
         }
+        let both = Scopes::parse(["read", "workspace:acme", "workspace:other"]).unwrap();
+        let rest = both.without(&acme).unwrap();
+        assert_eq!(rest.words(), ["read", "workspace:other"]);
+        assert_eq!(
+            rest.without(&other),
+            None,
+            "a token of a removed workspace is not one of every workspace"
+        );
+        assert_eq!(Scopes::all().without(&acme), Some(Scopes::all()));
         for wrong in [&["everything"][..], &["workspace:"], &["workspace:A"], &[]] {
             assert!(Scopes::parse(wrong.iter().copied()).is_err(), "{wrong:?}");
         }

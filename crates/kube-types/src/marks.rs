@@ -34,6 +34,10 @@ pub const SPEC_HASH: &str = "longshore.dev/spec-hash";
 pub const OPERATION: &str = "longshore.dev/operation";
 /// Label of the Leases of those who work on something, for as long as they do.
 pub const ERRAND: &str = "longshore.dev/errand";
+/// Label of the record of a retired name: the id of the account that may use it again.
+pub const NAME_OWNER: &str = "longshore.dev/name-owner";
+/// Label of a namespace that tenants may exchange traffic with, such as an ingress controller's (`true`). Administrators set it.
+pub const SHARED: &str = "longshore.dev/shared";
 /// Who made it, for people.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
@@ -47,10 +51,12 @@ pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 /// Annotation of a workspace: when a member last left it, or lost the right to change things in it. Written with that change, so
 /// that a controller that did not see the membership still learns of its end.
 pub const MEMBER_LEFT: &str = "longshore.dev/member-left";
+/// Annotation of a workspace: the value of `longshore.dev/member-left` of a member whose RoleBindings an administrator keeps.
+pub const KEEP_BINDINGS: &str = "longshore.dev/keep-bindings";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
-/// Annotation of a namespace: the UID of the workspace that it was made for. One of a former workspace of the same name,
-/// or one that somebody made and labelled, is not ours.
+/// Annotation of namespaces, requests and repositories: the UID of the workspace that they were made for. One of a former workspace
+/// of the same name, or one that somebody made and labelled, is not ours.
 pub const WORKSPACE_UID: &str = "longshore.dev/workspace-uid";
 /// Annotation of a person's ServiceAccount: the UID of the User whose id it claims.
 pub const USER_UID: &str = "longshore.dev/user-uid";

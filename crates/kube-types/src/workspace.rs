@@ -51,9 +51,65 @@ pub struct WorkspaceSpec {
     /// What all its namespaces may use together, in ResourceQuota's words. What is not shared out is the first namespace's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quota: BTreeMap<String, String>,
+    /// What an administrator of the platform allows in it although it is refused in workspaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5))]
+    pub allow: Vec<Allowance>,
     /// Where it lives; `host` is the cluster that the platform runs on.
     #[schemars(length(min = 1, max = 100))]
     pub clusters: Vec<String>,
+}
+
+/// What is refused in workspaces unless it is allowed. The platform labels the namespaces with it; policies read the label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum Allowance {
+    /// PriorityClasses of the system (`system-*`).
+    #[serde(rename = "systemPriorityClasses")]
+    SystemPriorityClasses,
+    /// Ports of nodes (`hostPort`).
+    #[serde(rename = "hostPorts")]
+    HostPorts,
+    /// Services with `externalIPs`.
+    #[serde(rename = "externalIPs")]
+    ExternalIps,
+    /// Services with `loadBalancerIP` or `loadBalancerSourceRanges`.
+    #[serde(rename = "loadBalancerAddresses")]
+    LoadBalancerAddresses,
+    /// NetworkPolicies that admit traffic from or to other workspaces, the system or all addresses.
+    #[serde(rename = "openNetworkPolicies")]
+    OpenNetworkPolicies,
+}
+
+impl Allowance {
+    pub const ALL: [Self; 5] = [
+        Self::SystemPriorityClasses,
+        Self::HostPorts,
+        Self::ExternalIps,
+        Self::LoadBalancerAddresses,
+        Self::OpenNetworkPolicies,
+    ];
+
+    /// The label of the workspace's namespaces.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::SystemPriorityClasses => "allow.longshore.dev/system-priority-classes",
+            Self::HostPorts => "allow.longshore.dev/host-ports",
+            Self::ExternalIps => "allow.longshore.dev/external-ips",
+            Self::LoadBalancerAddresses => "allow.longshore.dev/load-balancer-addresses",
+            Self::OpenNetworkPolicies => "allow.longshore.dev/open-network-policies",
+        }
+    }
+
+    /// The word in `Workspace.spec.allow`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SystemPriorityClasses => "systemPriorityClasses",
+            Self::HostPorts => "hostPorts",
+            Self::ExternalIps => "externalIPs",
+            Self::LoadBalancerAddresses => "loadBalancerAddresses",
+            Self::OpenNetworkPolicies => "openNetworkPolicies",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -117,12 +173,15 @@ pub struct WorkspaceStatus {
     pub transitions: Vec<Transition>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnedNamespace {
     pub name: String,
     pub uid: String,
     pub cluster: String,
+    /// Its share of the workspace's quota. One that is being removed keeps it until it is gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub share: BTreeMap<String, String>,
 }
 
 /// The conditions of a workspace, in the order in which they come true.

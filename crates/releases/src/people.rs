@@ -2,6 +2,11 @@
 
 use domain::actor::{Impersonation, Refusal};
 use domain::ids::{UserId, WorkspaceName};
+use jiff::Timestamp;
+#[cfg(test)]
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::ObjectMeta;
+use kube_types::marks::WORKSPACE_UID;
 
 /// Why a release has no identity to act with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,4 +35,79 @@ pub trait People: Send + Sync + 'static {
 
     /// The workspace whose namespace this is.
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName>;
+
+    /// The UID and the creation time of the workspace that has this name now; nothing where workspaces are not known.
+    fn workspace_identity(&self, _workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
+        None
+    }
+}
+
+/// Whether an object that names a workspace was made for the one that has the name now: by the recorded UID, or where none is
+/// recorded by its age. What a former workspace of the name left behind is not valid.
+pub(crate) fn is_of_living_workspace(
+    people: &dyn People,
+    workspace: &WorkspaceName,
+    object: &ObjectMeta,
+) -> bool {
+    let Some((uid, created)) = people.workspace_identity(workspace) else { return true };
+    match object.annotations.as_ref().and_then(|annotations| annotations.get(WORKSPACE_UID)) {
+        Some(recorded) => *recorded == uid,
+        None => object.creation_timestamp.as_ref().is_none_or(|time| time.0 >= created),
+    }
+}
+
+/// The annotation that records for which workspace an object is made.
+pub(crate) fn workspace_annotation(
+    people: &dyn People,
+    workspace: &WorkspaceName,
+) -> Option<std::collections::BTreeMap<String, String>> {
+    let (uid, _) = people.workspace_identity(workspace)?;
+    Some([(WORKSPACE_UID.to_owned(), uid)].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Acme;
+
+    impl People for Acme {
+        fn acts_as(
+            &self,
+            _: &UserId,
+            _: &str,
+            _: &WorkspaceName,
+            _: &[String],
+        ) -> Result<Impersonation, IdentityError> {
+            Err(IdentityError::NoAccount)
+        }
+
+        fn workspace_of(&self, _: &str) -> Option<WorkspaceName> {
+            None
+        }
+
+        fn workspace_identity(&self, workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
+            (workspace.as_str() == "acme").then(|| ("new".to_owned(), Timestamp::from_second(100).unwrap()))
+        }
+    }
+
+    #[test]
+    fn objects_of_a_former_workspace_of_the_name_are_not_valid() {
+        let acme: WorkspaceName = "acme".parse().unwrap();
+        let object = |uid: Option<&str>, created: i64| ObjectMeta {
+            annotations: uid.map(|uid| [(WORKSPACE_UID.to_owned(), uid.to_owned())].into()),
+            creation_timestamp: Some(Time(Timestamp::from_second(created).unwrap())),
+            ..ObjectMeta::default()
+        };
+        #[rustfmt::skip]
+        let rows = [(Some("new"), 50, true), (Some("old"), 200, false), (None, 200, true), (None, 50, false)];
+        for (uid, created, valid) in rows {
+            assert_eq!(
+                is_of_living_workspace(&Acme, &acme, &object(uid, created)),
+                valid,
+                "{uid:?} {created}"
+            );
+        }
+        assert_eq!(workspace_annotation(&Acme, &acme).unwrap()[WORKSPACE_UID], "new");
+    }
 }

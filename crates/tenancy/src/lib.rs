@@ -2,7 +2,7 @@
 //!
 //! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
 //! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
-//! `workspaces`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
+//! `workspaces`, `names`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
 //!
 //! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
 //! registration and sign-in.
@@ -39,6 +39,7 @@ pub mod kubernetes;
 mod lead;
 pub mod manifests;
 pub mod members;
+mod names;
 mod pages;
 mod passwords;
 pub mod progress;
@@ -75,6 +76,8 @@ pub struct Settings {
     pub visitor_patience: Duration,
     /// What a new workspace may use, in ResourceQuota's words.
     pub quota: BTreeMap<String, String>,
+    /// What all workspaces that one account created may use together, in ResourceQuota's words.
+    pub person_quota: BTreeMap<String, String>,
     /// How long a workspace that is to be removed can be brought back.
     pub removal_grace: Duration,
     /// The address of Kubernetes that goes into kubeconfigs; without it, what the cluster says of itself.
@@ -94,12 +97,20 @@ impl Default for Settings {
             ("services.nodeports", "0"), ("services.loadbalancers", "0"), ("persistentvolumeclaims", "5"),
             ("requests.storage", "20Gi"), ("configmaps", "50"), ("secrets", "50"), ("count/jobs.batch", "50"),
         ];
+        // The personal workspace and two that are shared.
+        #[rustfmt::skip]
+        let person_quota = [
+            ("requests.cpu", "12"), ("requests.memory", "24Gi"), ("pods", "150"), ("services", "30"),
+            ("services.nodeports", "0"), ("services.loadbalancers", "0"), ("persistentvolumeclaims", "15"),
+            ("requests.storage", "60Gi"), ("configmaps", "150"), ("secrets", "150"), ("count/jobs.batch", "150"),
+        ];
         Self {
             registration_open: false,
             valid_days: 7,
             max_nodes: 3,
             visitor_patience: Duration::from_mins(1),
             quota: quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
+            person_quota: person_quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
             removal_grace: Duration::from_hours(24),
             kube_url: None,
             session_hours: 12,

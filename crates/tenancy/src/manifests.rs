@@ -10,6 +10,7 @@ mod policy;
 mod pools;
 mod rights;
 mod tokens;
+mod workloads;
 
 use futures::future::try_join_all;
 use kube::api::{Patch, PatchParams};
@@ -48,6 +49,7 @@ pub fn manifests() -> Vec<Value> {
     all.extend(nodes::objects());
     all.extend(pools::objects());
     all.extend(tokens::objects());
+    all.extend(workloads::objects());
     all
 }
 

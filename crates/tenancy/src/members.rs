@@ -10,7 +10,7 @@ use domain::roles::{Capability, WorkspaceRole};
 use domain::{Actor, Place};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::MEMBER_LEFT;
+use kube_types::marks::{KEEP_BINDINGS, MEMBER_LEFT};
 use kube_types::workspace::Member;
 use kube_types::{Workspace, WorkspaceSpec};
 
@@ -18,7 +18,10 @@ use crate::directory::WorkspaceRecord;
 use crate::workspaces::{WorkspaceInfo, is_personal};
 use crate::{Error, Tenancy};
 
+pub(crate) mod bindings;
 pub mod invitations;
+
+pub use bindings::TenantBinding;
 
 /// As many as the definition of a workspace allows.
 pub(crate) const MOST: usize = 500;
@@ -32,6 +35,21 @@ pub struct MemberInfo {
     pub email: String,
     pub organization: String,
     pub disabled: bool,
+}
+
+/// Whether RoleBindings that a removed member may have left behind are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bindings {
+    Delete,
+    Keep,
+}
+
+/// What became of a workspace that a member was removed from.
+#[derive(Clone, Debug)]
+pub struct RemovedMember {
+    pub workspace: WorkspaceInfo,
+    /// RoleBindings that the member may have created.
+    pub bindings: Vec<TenantBinding>,
 }
 
 impl Tenancy {
@@ -84,31 +102,75 @@ impl Tenancy {
         .await
     }
 
-    /// Takes somebody out of a workspace; everybody may leave one themselves.
+    /// Takes somebody out of a workspace; everybody may leave one themselves. RoleBindings that the member may have left behind go.
     pub async fn remove_member(
         &self,
         actor: &Actor,
         name: &WorkspaceName,
         user: &UserId,
-    ) -> Result<WorkspaceInfo, Error> {
+    ) -> Result<RemovedMember, Error> {
+        self.remove_member_with(actor, name, user, Bindings::Delete).await
+    }
+
+    /// As [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of its tenants.
+    pub async fn remove_member_with(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        user: &UserId,
+        bindings: Bindings,
+    ) -> Result<RemovedMember, Error> {
         actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
         if actor.id() == Some(user) {
             actor.themselves()?;
         } else {
             actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         }
+        if bindings == Bindings::Keep {
+            // A member who leaves does not decide what stays of theirs.
+            if actor.id() == Some(user) {
+                return Err(Error::Conflict(
+                    "who leaves a workspace cannot keep its RoleBindings".to_owned(),
+                ));
+            }
+            actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+        }
+        let known = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
+        let could_bind = known
+            .members
+            .iter()
+            .any(|(member, role)| member == user && role.is_some_and(|role| role != WorkspaceRole::Viewer));
+        let listed = if could_bind { self.tenant_bindings(&known).await? } else { Vec::new() };
         let now = self.0.clock.now();
-        self.change_workspace(actor, name, None, |workspace| {
+        let workspace = self.change_workspace(actor, name, None, |workspace| {
             is_shared(workspace)?;
             let before = workspace.spec.members.len();
             workspace.spec.members.retain(|member| member.user != user.as_str());
             if workspace.spec.members.len() == before {
                 return Err(unknown("member", user));
             }
+            if bindings == Bindings::Keep && is_removal_pending(workspace) {
+                let message = format!(
+                    "bindings of another removed member are being deleted in workspace `{name}`; try again"
+                );
+                return Err(Error::Conflict(message));
+            }
             member_left(workspace, now);
+            if bindings == Bindings::Keep {
+                workspace.annotations_mut().insert(KEEP_BINDINGS.to_owned(), now.to_string());
+            }
             has_admin(workspace)
-        })
-        .await
+        });
+        Ok(RemovedMember { workspace: workspace.await?, bindings: listed })
+    }
+
+    /// The RoleBindings of tenants in all namespaces of a workspace.
+    async fn tenant_bindings(&self, workspace: &WorkspaceRecord) -> Result<Vec<TenantBinding>, Error> {
+        let mut found = Vec::new();
+        for namespace in &workspace.made {
+            found.extend(bindings::tenant_bindings(self.0.clients.own(), namespace).await?);
+        }
+        Ok(found)
     }
 
     /// A shared workspace that would have no admin without this person.
@@ -141,6 +203,12 @@ pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) 
 /// Records that somebody can no longer change things in the workspace: `longshore-deployer` is recreated for it.
 pub(crate) fn member_left(workspace: &mut Workspace, now: Timestamp) {
     workspace.annotations_mut().insert(MEMBER_LEFT.to_owned(), now.to_string());
+}
+
+/// Whether the controller has not yet dealt with the last member who left.
+fn is_removal_pending(workspace: &Workspace) -> bool {
+    let left = workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str);
+    workspace.status.as_ref().is_none_or(|status| status.member_left != left)
 }
 
 pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {

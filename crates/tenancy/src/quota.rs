@@ -15,9 +15,11 @@ use kube_types::marks;
 use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
+pub(crate) mod counts;
+pub(crate) mod person;
 mod shares;
 
-pub use shares::{Amounts, QuotaError, shares};
+pub use shares::{Amounts, QuotaError, shares, shares_of};
 
 /// What a workspace may use and what it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +57,8 @@ impl Tenancy {
         let parts = namespaces.into_iter().map(async |namespace| {
             let used = if namespace.made { self.used(&namespace.name).await? } else { Amounts::new() };
             let hard = hard.get(&namespace.name).cloned().unwrap_or_default();
+            // Counts of objects are limits of the platform and no part of the quota.
+            let used = used.into_iter().filter(|(resource, _)| hard.contains_key(resource)).collect();
             Ok::<_, Error>(NamespaceQuota { hard, used, name: namespace.name })
         });
         Ok(QuotaInfo { version, quota, namespaces: try_join_all(parts).await? })
@@ -87,7 +91,7 @@ impl Tenancy {
                 let own = own.ok_or_else(|| crate::members::unknown("namespace", namespace))?;
                 own.share.clone_from(share);
             }
-            shares(&spec.quota, &spec.namespaces)?;
+            shares_of(workspace)?;
             Ok(())
         })
         .await

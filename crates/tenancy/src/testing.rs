@@ -78,8 +78,12 @@ impl Stage {
         };
         let api: Api<Workspace> = Api::all(self.world.admin());
         let mut workspace = api.create(&writing(), &Workspace::new(name, spec)).await.unwrap();
-        let namespace =
-            OwnedNamespace { name: name.to_owned(), uid: "x".to_owned(), cluster: "host".to_owned() };
+        let namespace = OwnedNamespace {
+            name: name.to_owned(),
+            uid: "x".to_owned(),
+            cluster: "host".to_owned(),
+            ..OwnedNamespace::default()
+        };
         workspace.status =
             Some(WorkspaceStatus { namespaces: vec![namespace], ..WorkspaceStatus::default() });
         api.replace_status(name, &writing(), &workspace).await.unwrap();

@@ -138,6 +138,11 @@ impl TokenRecord {
         verify_slices_are_equal(&digest(text), &self.digest).is_ok()
     }
 
+    /// The same token with other scopes.
+    pub(crate) fn with_scopes(self, scopes: Scopes) -> Self {
+        Self { scopes, ..self }
+    }
+
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
     }

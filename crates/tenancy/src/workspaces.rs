@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use domain::ids::WorkspaceName;
+use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{Capability, WorkspaceRole};
 use domain::{Actor, Place};
 use k8s_openapi::api::core::v1::Namespace;
@@ -16,7 +16,8 @@ use kube_types::{Workspace, WorkspaceSpec, marks};
 
 use crate::change::{at_least, change};
 use crate::directory::WorkspaceRecord;
-use crate::quota::Amounts;
+use crate::names::{self, RetiredName};
+use crate::quota::{Amounts, person};
 use crate::register::claims::only;
 use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy};
@@ -75,6 +76,17 @@ impl Tenancy {
         name: &str,
         display: &str,
     ) -> Result<WorkspaceInfo, Error> {
+        self.create_workspace_as(actor, name, display, Reissue::Refused).await
+    }
+
+    /// As [`Tenancy::create_workspace`], also with a retired name of another owner if an administrator of the platform confirms it.
+    pub async fn create_workspace_as(
+        &self,
+        actor: &Actor,
+        name: &str,
+        display: &str,
+        reissue: Reissue,
+    ) -> Result<WorkspaceInfo, Error> {
         let maker = actor.themselves()?;
         let name = WorkspaceName::chosen(name)?;
         let display_name = display_name(display)?;
@@ -87,7 +99,21 @@ impl Tenancy {
         {
             return Err(full());
         }
-        self.is_free(name.as_str()).await?;
+        let claimant = Claimant { account: Some(maker), workspace_uid: None };
+        self.is_free(actor, name.as_str(), claimant, reissue).await?;
+        let settings = &self.0.settings;
+        let is_own = |workspace: &WorkspaceRecord| {
+            workspace.maker.as_ref() == Some(maker) || *workspace.owner == *maker.as_str()
+        };
+        let known = self.0.directory.workspaces();
+        let quota = if limited {
+            let existing = known.iter().filter(|other| is_own(other)).map(|other| &*other.quota);
+            person::remaining(&settings.person_quota, existing, &settings.quota)
+        } else {
+            settings.quota.clone()
+        };
+        let personal = known.iter().find(|other| *other.owner == *maker.as_str());
+        let personal = personal.map(|personal| Amounts::clone(&personal.quota));
         let workspace = Workspace {
             metadata: ObjectMeta {
                 name: Some(name.to_string()),
@@ -100,7 +126,8 @@ impl Tenancy {
                 members: vec![Member { user: maker.to_string(), role: WorkspaceRole::Admin.to_string() }],
                 invitations: Vec::new(),
                 namespaces: vec![WorkspaceNamespace { name: name.to_string(), share: Amounts::new() }],
-                quota: self.0.settings.quota.clone(),
+                quota,
+                allow: Vec::new(),
                 clusters: vec![HOST.to_owned()],
             },
             status: None,
@@ -110,6 +137,13 @@ impl Tenancy {
             Err(error) if is_code(&error, 409) => return Err(taken(name.as_str())),
             made => made?,
         };
+        // The name may have been taken, used and retired since it was checked.
+        let retired = names::find(self.0.clients.own(), name.as_str()).await?;
+        if retired.is_some_and(|retired| !retired.is_reusable_by(Some(maker), None)) {
+            let unused = ObjectMeta { resource_version: None, ..made.metadata };
+            api.delete(name.as_str(), &only(&unused)).await?;
+            return Err(taken(name.as_str()));
+        }
         if limited {
             // Many at once each see the others here, whatever they saw before; of those who are too many none stays.
             let own = api.list(&ListParams::default().labels(&format!("{}={maker}", marks::USER))).await?;
@@ -117,6 +151,20 @@ impl Tenancy {
                 api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
                     .await?;
                 return Err(full());
+            }
+            let others: Vec<Amounts> = own
+                .into_iter()
+                .filter(|other| other.uid() != made.uid() && !is_personal(other))
+                .map(|other| other.spec.quota)
+                .chain(personal)
+                .collect();
+            if person::remaining(&settings.person_quota, &others, &made.spec.quota) != made.spec.quota {
+                api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
+                    .await?;
+                return Err(Error::Conflict(format!(
+                    "account {maker} creates several workspaces at once, which would have more than the quota of the account \
+                     together: create one after the other"
+                )));
             }
         }
         self.0.directory.seen(|directory| directory.workspace(&name).is_some()).await;
@@ -171,15 +219,80 @@ impl Tenancy {
         Api::all(self.0.clients.own())
     }
 
-    /// Whether a namespace could have this name: no workspace claims it, and the cluster has none. Two who ask at
+    /// Whether a workspace or namespace could have this name: none has it, and it is not retired, or may be used again. Two who ask at
     /// once are kept apart by the cluster itself, and the later one is told by a condition.
-    pub(crate) async fn is_free(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn is_free(
+        &self,
+        actor: &Actor,
+        name: &str,
+        claimant: Claimant<'_>,
+        reissue: Reissue,
+    ) -> Result<(), Error> {
+        if reissue == Reissue::Confirmed {
+            actor.may(Capability::Configure, Place::Platform)?;
+        }
+        let client = self.0.clients.own();
         let claimed = self.0.directory.workspaces().iter().any(|workspace| {
             *workspace.name == *name || workspace.namespaces.iter().any(|other| other.name == name)
         });
-        let namespaces: Api<Namespace> = Api::all(self.0.clients.own());
-        if claimed || namespaces.get_opt(name).await?.is_some() { Err(taken(name)) } else { Ok(()) }
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        if claimed || namespaces.get_opt(name).await?.is_some() {
+            return Err(taken(name));
+        }
+        // Last: a name is retired before it is free.
+        let Some(retired) = names::find(client.clone(), name).await? else {
+            return self.has_names_left(actor, claimant).await;
+        };
+        if retired.is_reusable_by(claimant.account, claimant.workspace_uid) {
+            return Ok(());
+        }
+        if actor.may(Capability::Configure, Place::Platform).is_err() {
+            return Err(taken(name));
+        }
+        if reissue == Reissue::Refused {
+            let references = names::listed(&names::references(client, name).await?);
+            return Err(Error::Conflict(format!(
+                "the name `{name}` was another workspace's or namespace's until {}; its new holder gets what is still granted to it: \
+                 {references}; remove these, or confirm with `reissue` (command line: --reissue-name)",
+                retired.retired
+            )));
+        }
+        let reissued = RetiredName {
+            owner: claimant.account.cloned(),
+            workspace_uid: claimant.workspace_uid.unwrap_or_default().to_owned(),
+            ..retired
+        };
+        Ok(names::retire(client, &reissued, names::Existing::Replace).await?)
     }
+
+    /// Whether an account can choose a further name.
+    async fn has_names_left(&self, actor: &Actor, claimant: Claimant<'_>) -> Result<(), Error> {
+        let Some(account) = claimant.account.filter(|_| !actor.is_platform_admin()) else { return Ok(()) };
+        let used = names::count(self.0.clients.own(), account).await?;
+        if used < names::MOST_RETIRED {
+            return Ok(());
+        }
+        Err(Error::Conflict(format!(
+            "account {account} has used {used} names of workspaces and namespaces that are retired, of {} at most: use one of them \
+             again, or ask an administrator of the platform to release some",
+            names::MOST_RETIRED
+        )))
+    }
+}
+
+/// Who asks for a name: an account, for a new workspace or for one that it created.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimant<'a> {
+    pub account: Option<&'a UserId>,
+    /// The UID of the workspace that a namespace is for.
+    pub workspace_uid: Option<&'a str>,
+}
+
+/// Whether a retired name of another owner may be used again. Only an administrator of the platform confirms it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reissue {
+    Refused,
+    Confirmed,
 }
 
 /// Does not say by whom.

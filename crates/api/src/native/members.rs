@@ -3,11 +3,11 @@
 use domain::Actor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::members::MemberInfo;
+use tenancy::members::{Bindings, MemberInfo, TenantBinding};
 
 use super::workspaces::{WorkspaceView, answer};
 use crate::actions::{Action, actions};
-use crate::answer::{Answer, Done, List};
+use crate::answer::{Answer, List};
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::routes::MEMBER;
@@ -56,9 +56,42 @@ pub async fn set(call: Call<Sent<NewRole>>) -> Result<Answer<WorkspaceView>, Pro
     Ok(answer(actor, call.api.tenancy.set_role(actor, &name, &user, role).await?))
 }
 
+/// What the query says of RoleBindings that the member may have created.
+pub const KEEP_BINDINGS: &str = "keepBindings";
+
+/// RoleBindings that a removed member may have created: Kubernetes does not record who did.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "RemovedMember")]
+pub struct RemovedMemberView {
+    /// RoleBindings for ServiceAccounts that the platform did not provision.
+    bindings: Vec<BindingView>,
+    /// Whether they are deleted.
+    bindings_deleted: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "TenantBinding")]
+pub struct BindingView {
+    namespace: String,
+    name: String,
+    role: String,
+    service_accounts: Vec<String>,
+}
+
 /// `DELETE workspaces/{workspace}/members/{user}`
-pub async fn remove(call: Call) -> Result<Done, Problem> {
+pub async fn remove(call: Call) -> Result<Answer<RemovedMemberView>, Problem> {
     let (actor, name, user) = (call.actor()?, call.params.workspace()?, call.user()?);
-    call.api.tenancy.remove_member(actor, &name, &user).await?;
-    Ok(Done::default())
+    let keep = call.asks(KEEP_BINDINGS)?;
+    let bindings = if keep { Bindings::Keep } else { Bindings::Delete };
+    let removed = call.api.tenancy.remove_member_with(actor, &name, &user, bindings).await?;
+    let binding = |binding: TenantBinding| BindingView {
+        namespace: binding.namespace,
+        name: binding.name,
+        role: binding.role,
+        service_accounts: binding.service_accounts,
+    };
+    let bindings = removed.bindings.into_iter().map(binding).collect();
+    Ok(Answer::new(RemovedMemberView { bindings, bindings_deleted: !keep }))
 }

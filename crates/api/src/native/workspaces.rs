@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::Actor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::workspaces::WorkspaceInfo;
+use tenancy::workspaces::{Reissue, WorkspaceInfo};
 
 use crate::actions::{Action, actions};
 use crate::answer::{Answer, List};
@@ -109,6 +109,9 @@ pub struct NewWorkspace {
     name: Text<63>,
     #[serde(default)]
     display_name: Text<128>,
+    /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
+    #[serde(default)]
+    reissue: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -125,6 +128,13 @@ pub struct NewNamespace {
     /// Its share of the workspace's quota.
     #[serde(default)]
     share: SentAmounts,
+    /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
+    #[serde(default)]
+    reissue: bool,
+}
+
+fn reissue(confirmed: bool) -> Reissue {
+    if confirmed { Reissue::Confirmed } else { Reissue::Refused }
 }
 
 pub fn plain(amounts: &SentAmounts) -> Amounts {
@@ -140,9 +150,10 @@ pub async fn list(call: Call) -> Result<Answer<List<WorkspaceView>>, Problem> {
 
 /// `POST workspaces`
 pub async fn create(call: Call<Sent<NewWorkspace>>) -> Result<Answer<WorkspaceView>, Problem> {
-    let Sent(NewWorkspace { name, display_name }) = &call.body;
+    let Sent(NewWorkspace { name, display_name, reissue: confirmed }) = &call.body;
     let actor = call.actor()?;
-    let made = call.api.tenancy.create_workspace(actor, name, display_name).await?;
+    let tenancy = &call.api.tenancy;
+    let made = tenancy.create_workspace_as(actor, name, display_name, reissue(*confirmed)).await?;
     let name = made.name.clone();
     // Whoever made it is its admin, which they were not when they asked.
     let actor = call.api.as_now(actor);
@@ -180,9 +191,10 @@ pub async fn restore(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
 /// `POST workspaces/{workspace}/namespaces`
 pub async fn add_namespace(call: Call<Sent<NewNamespace>>) -> Result<Answer<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
-    let Sent(NewNamespace { name: word, share }) = &call.body;
-    let expected = call.expected.as_deref();
-    let changed = call.api.tenancy.add_namespace(actor, &name, word, plain(share), expected).await?;
+    let Sent(NewNamespace { name: word, share, reissue: confirmed }) = &call.body;
+    let (expected, reissue) = (call.expected.as_deref(), reissue(*confirmed));
+    let changed =
+        call.api.tenancy.add_namespace_as(actor, &name, word, plain(share), reissue, expected).await?;
     Ok(answer(actor, changed).about(&format!("{name}/{name}-{}", &**word)))
 }
 

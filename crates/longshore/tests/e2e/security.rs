@@ -1,10 +1,12 @@
 //! Attacks by tenants, each named for the attack. Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and
-//! sessions ([`access`]), connections and requests ([`traffic`]), hostile objects ([`objects`]), hostile charts ([`charts`]), and controllers ([`controllers`]).
+//! sessions ([`access`]), names of workspaces ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests
+//! ([`traffic`]), hostile objects ([`objects`]), hostile charts ([`charts`]), and controllers ([`controllers`]).
 
 mod access;
 mod charts;
 mod controllers;
 mod identities;
+mod names;
 mod nodes;
 mod objects;
 mod traffic;

@@ -17,6 +17,7 @@ use super::view::ReleaseView;
 use super::{Error, HOST, once, run_as};
 use crate::Releases;
 use crate::charts::Chart;
+use crate::people::workspace_annotation;
 
 /// What somebody asks for.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +118,7 @@ impl Releases {
             metadata: ObjectMeta {
                 name: Some(request.clone()),
                 labels: Some(labels.into()),
+                annotations: workspace_annotation(&*self.parts().people, &workspace),
                 finalizers: Some(vec![REQUEST_FINALIZER.to_owned()]),
                 ..ObjectMeta::default()
             },

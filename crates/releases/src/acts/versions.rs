@@ -9,7 +9,7 @@ use kube::Api;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::ObjectMeta;
-use kube_types::marks::{CHART_PACKAGE, MANAGED_BY, REQUEST};
+use kube_types::marks::{CHART_PACKAGE, MANAGED_BY, REQUEST, WORKSPACE};
 use kube_types::release::{Options, Patch, Reference, ResolvedChart, RoleOverride, Source};
 use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec, SYSTEM_NAMESPACE};
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,7 @@ impl Releases {
             label(REQUEST, request),
             label(VERSION, &spec.version.to_string()),
             label(CHART_PACKAGE, &spec.chart.package),
+            label(WORKSPACE, &spec.workspace),
             label(MANAGED_BY, FIELD_MANAGER),
         ]
         .into();

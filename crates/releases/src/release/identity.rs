@@ -12,7 +12,7 @@ use kube_access::Feed;
 use kube_types::release::{DEPLOYER, RequestRef};
 use kube_types::{HelmRelease, HelmRequest};
 
-use crate::people::People;
+use crate::people::{People, is_of_living_workspace};
 use crate::requests::wanted;
 use crate::tell::Failure;
 
@@ -100,6 +100,10 @@ fn of_person(
     let namespace = &request.spec.namespace;
     if people.workspace_of(namespace).is_some_and(|owner| owner != workspace) {
         let message = format!("namespace `{namespace}` does not belong to workspace `{workspace}`");
+        return Err(forbidden("NoPerson", message));
+    }
+    if !is_of_living_workspace(people, &workspace, &request.metadata) {
+        let message = format!("the request belongs to a former workspace named `{workspace}`");
         return Err(forbidden("NoPerson", message));
     }
     let acts_as = people.acts_as(&user, &run_as.uid, &workspace, &run_as.scope).map_err(|why| {

@@ -21,6 +21,7 @@ use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
 use crate::Releases;
 use crate::acts::Error;
 use crate::acts::view::wish;
+use crate::people::{is_of_living_workspace, workspace_annotation};
 use credentials::Credentials;
 use view::RepoView;
 
@@ -90,7 +91,9 @@ impl Releases {
         let all = self.repo_api().list(&ListParams::default()).await?;
         let wanted = |repo: &&HelmRepo| {
             let of = &repo.spec.workspace;
-            (of.is_empty() || workspace.is_none_or(|wanted| wanted == of)) && sees(actor, repo)
+            (of.is_empty() || workspace.is_none_or(|wanted| wanted == of))
+                && sees(actor, repo)
+                && self.is_living(repo)
         };
         Ok(all.items.iter().filter(wanted).map(RepoView::of).collect())
     }
@@ -117,7 +120,8 @@ impl Releases {
                 ..HelmRepoSpec::default()
             },
         );
-        written.metadata = ObjectMeta { labels: Some(labels(&workspace)), ..written.metadata };
+        let annotations = place.as_ref().and_then(|name| workspace_annotation(&*self.parts().people, name));
+        written.metadata = ObjectMeta { labels: Some(labels(&workspace)), annotations, ..written.metadata };
         if self.repo_api().get_opt(&object).await?.is_some() {
             return Err(Error::RepoExists(object));
         }
@@ -205,10 +209,19 @@ impl Releases {
         Ok(())
     }
 
+    /// Whether a repository is the present workspace's, and not one that a former workspace of the name left behind.
+    fn is_living(&self, repo: &HelmRepo) -> bool {
+        place(&repo.spec.workspace).is_ok_and(|place| {
+            place.is_none_or(|name| is_of_living_workspace(&*self.parts().people, &name, &repo.metadata))
+        })
+    }
+
     /// A repository that they may see.
     async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
         let found = self.repo_api().get_opt(name).await?;
-        found.filter(|repo| sees(actor, repo)).ok_or_else(|| Error::NoRepo(name.to_owned()))
+        found
+            .filter(|repo| sees(actor, repo) && self.is_living(repo))
+            .ok_or_else(|| Error::NoRepo(name.to_owned()))
     }
 
     /// A repository that they may change, as they saw it.

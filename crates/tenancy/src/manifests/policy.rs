@@ -89,7 +89,7 @@ pub(super) fn policy(
     [policy, binding]
 }
 
-fn by_a_tenant() -> String {
+pub(super) fn by_a_tenant() -> String {
     let starts = |prefix: &str| format!("request.userInfo.username.startsWith({prefix})");
     let person = starts("'longshore:user:'");
     // Ids begin with `u`; the platform's own ServiceAccount does not.

@@ -170,7 +170,7 @@ async fn only_an_administrator_of_the_platform_adds_somebody_who_was_not_asked()
     // And everybody leaves as they like.
     let member = stage.actor(&id);
     let left = tenancy.remove_member(&member, &acme, &id).await.unwrap();
-    assert_eq!(left.role, None);
+    assert_eq!(left.workspace.role, None);
     assert_eq!(tenancy.remove_member(&member, &acme, &id).await.unwrap_err().kind(), Kind::NotFound);
     assert!(!stage.actor(&id).memberships.contains_key(&acme));
     drop(actor);
@@ -209,4 +209,73 @@ async fn many_who_join_at_once_all_do() {
         assert_eq!(joined.unwrap().role, Some(WorkspaceRole::Developer));
     }
     assert_eq!(stage.tenancy.members(&admin, &acme).unwrap().len(), 21);
+}
+
+/// A member bound a role to a ServiceAccount before being removed.
+#[tokio::test]
+async fn bindings_of_a_removed_member_are_listed_and_deleted_unless_kept() {
+    use k8s_openapi::api::rbac::v1::RoleBinding;
+    use kube::Api;
+    use testkit::until;
+
+    let stage = Stage::new().await;
+    let (_, admin, acme) = acme(&stage).await;
+    let tenancy = &stage.tenancy;
+    until("the workspace is ready", async || tenancy.directory().workspace(&acme)?.ready.then_some(())).await;
+    let bindings: Api<RoleBinding> = Api::namespaced(stage.world.admin(), "acme");
+    let bind = async || {
+        let binding = serde_json::json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "backdoor", "namespace": "acme"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "acme"}],
+        });
+        let monitoring = serde_json::json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "monitoring", "namespace": "acme"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "ServiceAccount", "name": "agent", "namespace": "monitoring"}],
+        });
+        stage.world.apply([binding, monitoring]).await;
+    };
+    let reconciled = async || {
+        let stored = tenancy.workspace_api().get("acme").await.unwrap();
+        let left = stored.annotations().get(MEMBER_LEFT).cloned();
+        (stored.status.as_ref().map(|status| status.member_left.clone()) == left).then_some(())
+    };
+    let join = async |phone: &str, role| {
+        let (id, actor) = stage.person(phone).await;
+        tenancy.invite(&admin, &acme, id.as_str(), role).await.unwrap();
+        tenancy.accept(&actor, &acme, None, HERE).await.unwrap();
+        until("the member is provisioned", async || {
+            let stored = tenancy.workspace_api().get("acme").await.unwrap();
+            (stored.status?.observed_generation == stored.metadata.generation).then_some(())
+        })
+        .await;
+        id
+    };
+    bind().await;
+    let viewer = join("18300000031", WorkspaceRole::Viewer).await;
+    assert_eq!(tenancy.remove_member(&admin, &acme, &viewer).await.unwrap().bindings, []);
+    until("reconciled", reconciled).await;
+    bind().await;
+    let kept = join("18300000032", WorkspaceRole::Developer).await;
+    let own = stage.actor(&kept);
+    let refused = tenancy.remove_member_with(&own, &acme, &kept, Bindings::Keep).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Conflict);
+    let removed = tenancy.remove_member_with(&admin, &acme, &kept, Bindings::Keep).await.unwrap();
+    let names: Vec<&str> = removed.bindings.iter().map(|binding| binding.name.as_str()).collect();
+    assert_eq!(names, ["backdoor"]);
+    stage.clock.advance(SignedDuration::from_secs(1));
+    until("reconciled", reconciled).await;
+    assert!(bindings.get_opt("backdoor").await.unwrap().is_some());
+    let gone = join("18300000033", WorkspaceRole::Developer).await;
+    let removed = tenancy.remove_member(&admin, &acme, &gone).await.unwrap();
+    assert_eq!(removed.bindings[0].service_accounts, ["default"]);
+    until("the binding is deleted", async || {
+        bindings.get_opt("backdoor").await.unwrap().is_none().then_some(())
+    })
+    .await;
+    assert!(bindings.get_opt("monitoring").await.unwrap().is_some(), "it is no tenant's");
+    assert!(bindings.get_opt("longshore-deployer").await.unwrap().is_some());
 }

@@ -5,10 +5,11 @@
 //!
 //! Always true: nothing is changed or removed that has not our mark and the recorded UID.
 //! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`bare`], [`seen`]), the
-//! controllers ([`user`], [`workspace`], [`removal`]), and machines that are somebody's ([`joining`], [`hub`], [`nodes`], [`leaving`]).
+//! controllers ([`user`], [`workspace`], [`removal`], [`contents`]), and machines that are somebody's ([`joining`], [`hub`], [`nodes`], [`leaving`]).
 //! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
 
 mod bare;
+mod contents;
 mod hub;
 mod joining;
 mod leaving;

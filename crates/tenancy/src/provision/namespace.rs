@@ -19,13 +19,17 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use kube_types::marks::{MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
-use kube_types::workspace::{Member, OwnedNamespace};
+use kube_types::workspace::{Allowance, Member, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
 
 use super::pieces::{Piece, PieceKind, labels};
+use crate::quota::counts::counts;
 
 /// The ServiceAccount that releases without a person are installed under, in each namespace.
 pub const DEPLOYER: &str = "longshore-deployer";
+
+/// The ResourceQuota with the most objects of each kind.
+const COUNTS: &str = "longshore-counts";
 
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -52,6 +56,8 @@ pub struct Marks {
     made_for: Box<str>,
     tenant: Box<str>,
     pod_security: Box<str>,
+    /// The labels of what an administrator allows in the workspace.
+    allowed: Vec<Box<str>>,
     leaving: bool,
 }
 
@@ -65,6 +71,12 @@ impl Marks {
             made_for: text(namespace.annotations().get(WORKSPACE_UID)),
             tenant: label(TENANT),
             pod_security: label(POD_SECURITY),
+            allowed: Allowance::ALL
+                .iter()
+                .map(|allowance| allowance.label())
+                .filter(|label| namespace.labels().contains_key(*label))
+                .map(Box::from)
+                .collect(),
             leaving: namespace.meta().deletion_timestamp.is_some(),
         }
     }
@@ -72,8 +84,8 @@ impl Marks {
     /// Whether the labels are those of `wanted`.
     pub fn is_labelled_as(&self, wanted: &Namespace) -> bool {
         let wanted = Self::of(wanted);
-        (&self.workspace, &self.tenant, &self.pod_security)
-            == (&wanted.workspace, &wanted.tenant, &wanted.pod_security)
+        (&self.workspace, &self.tenant, &self.pod_security, &self.allowed)
+            == (&wanted.workspace, &wanted.tenant, &wanted.pod_security, &wanted.allowed)
     }
 }
 
@@ -111,6 +123,7 @@ pub fn namespace(workspace: &Workspace, name: &str) -> Namespace {
     if !workspace.spec.owner.is_empty() {
         labels.insert(TENANT.to_owned(), workspace.spec.owner.clone());
     }
+    labels.extend(workspace.spec.allow.iter().map(|allowed| (allowed.label().to_owned(), "true".to_owned())));
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
         labels: Some(labels),
@@ -133,8 +146,10 @@ pub fn pieces(
         Piece::new(PieceKind::NetworkPolicy, &parts.network_policy()),
         Piece::new(PieceKind::LimitRange, &parts.limits()),
     ];
+    let counts = counts(&workspace.spec.quota);
+    pieces.push(Piece::new(PieceKind::ResourceQuota, &parts.quota(COUNTS, &counts)));
     if !hard.is_empty() {
-        pieces.push(Piece::new(PieceKind::ResourceQuota, &parts.quota(hard)));
+        pieces.push(Piece::new(PieceKind::ResourceQuota, &parts.quota("longshore", hard)));
     }
     if !closed {
         let bindings = WorkspaceRole::ALL.iter().map(|role| parts.members(*role));
@@ -219,11 +234,11 @@ impl Parts<'_> {
         LimitRange { metadata: self.metadata("longshore"), spec: Some(LimitRangeSpec { limits: vec![item] }) }
     }
 
-    fn quota(&self, hard: &BTreeMap<String, String>) -> ResourceQuota {
+    fn quota(&self, name: &str, hard: &BTreeMap<String, String>) -> ResourceQuota {
         let hard =
             hard.iter().map(|(resource, amount)| (resource.clone(), Quantity(amount.clone()))).collect();
         let spec = ResourceQuotaSpec { hard: Some(hard), ..ResourceQuotaSpec::default() };
-        ResourceQuota { metadata: self.metadata("longshore"), spec: Some(spec), ..ResourceQuota::default() }
+        ResourceQuota { metadata: self.metadata(name), spec: Some(spec), ..ResourceQuota::default() }
     }
 
     fn binding(&self, name: &str, role: WorkspaceRole, subjects: Vec<Subject>) -> RoleBinding {
@@ -323,10 +338,15 @@ mod tests {
             made_for: made_for.into(),
             tenant: "".into(),
             pod_security: "".into(),
+            allowed: Vec::new(),
             leaving: false,
         };
-        let recorded =
-            OwnedNamespace { name: "acme".to_owned(), uid: "a".to_owned(), cluster: "host".to_owned() };
+        let recorded = OwnedNamespace {
+            name: "acme".to_owned(),
+            uid: "a".to_owned(),
+            cluster: "host".to_owned(),
+            ..OwnedNamespace::default()
+        };
         let ours = || Ours("a".to_owned());
         #[rustfmt::skip]
         let rows = [

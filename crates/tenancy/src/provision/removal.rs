@@ -4,6 +4,7 @@
 //! taken off, which is the last step.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use domain::ids::UserId;
 use futures::future::try_join_all;
@@ -16,13 +17,23 @@ use kube_types::workspace::OwnedNamespace;
 use kube_types::{SYSTEM_NAMESPACE, User, Workspace};
 use serde::de::DeserializeOwned;
 
+use super::contents::UNINSTALL_POLL;
 use super::namespace::Standing;
 use super::pieces::PieceKind;
 use super::user::administrator_binding;
+use super::workspace::recorded;
 use super::{AGAIN, Doing, HOST, ProvisionError, Provisioner};
 use crate::members::member_left;
+use crate::names::{self, Existing, RetiredName};
 use crate::register::claims;
 use crate::secrets;
+
+/// A namespace of a workspace that is being removed.
+pub(super) struct LeavingNamespace {
+    pub namespace: OwnedNamespace,
+    /// After which time the removal is looked at again.
+    pub look_again: Duration,
+}
 
 impl Provisioner {
     /// The grace period of a workspace is over. One that was restored meanwhile has another version, and stays.
@@ -43,36 +54,83 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete user `{name}`"))
     }
 
+    /// Removes everything of a workspace: its names are retired, then its releases and namespaces go, then what the platform keeps
+    /// for it elsewhere, and last the workspace itself.
     pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<Next, ProvisionError> {
+        self.retire_names(workspace).await?;
         let mut names = self.known_namespaces(workspace);
         names.extend(workspace.spec.namespaces.iter().map(|namespace| namespace.name.clone()));
         let left = try_join_all(names.iter().map(|name| self.remove_namespace(workspace, name))).await?;
-        if left.iter().any(Option::is_some) {
-            // That it is gone is heard of; this is for the case that it is not.
-            return Ok(Next::After(AGAIN));
+        if let Some(next) = left.iter().flatten().map(|leaving| leaving.look_again).min() {
+            // Watches report that a namespace is gone; this is for the case that they do not.
+            return Ok(Next::After(next));
         }
+        let requests = self.delete_requests(workspace, None).await?;
+        if !requests.is_done() {
+            return Ok(Next::After(requests.look_again(self.clock.now())));
+        }
+        self.delete_kept(workspace).await?;
         self.release(workspace, WORKSPACE_FINALIZER).await?;
         Ok(Next::Rest)
     }
 
-    /// Removes one namespace if it is the workspace's own; answers with it while it is still there.
+    /// Removes one namespace with its releases if it is the workspace's own; returns it while it is still there.
     pub(super) async fn remove_namespace(
         &self,
         workspace: &Workspace,
         name: &str,
-    ) -> Result<Option<OwnedNamespace>, ProvisionError> {
-        let uid = match self.look(workspace, name).await? {
-            Standing::Absent | Standing::Taken => return Ok(None),
-            Standing::Leaving(uid) => uid,
+    ) -> Result<Option<LeavingNamespace>, ProvisionError> {
+        let now = self.clock.now();
+        let requests = self.delete_requests(workspace, Some(name)).await?;
+        let recorded = recorded(workspace, name);
+        let (uid, look_again) = match self.look(workspace, name).await? {
+            Standing::Taken => return Ok(None),
+            Standing::Absent if requests.is_done() => return Ok(None),
+            // The requests go as soon as their releases are seen to be gone.
+            Standing::Absent => {
+                (recorded.map(|record| record.uid.clone()).unwrap_or_default(), requests.look_again(now))
+            }
+            Standing::Leaving(uid) => (uid, AGAIN),
             Standing::Ours(uid) => {
-                let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
-                let deleted =
-                    self.api::<Namespace>().delete(name, &DeleteParams::default().preconditions(same)).await;
-                gone(deleted.map(drop)).doing(|| format!("delete namespace `{name}`"))?;
-                uid
+                self.retire(workspace, name, Existing::Replace).await?;
+                let uninstalling = requests.and(self.delete_releases(name).await?);
+                if uninstalling.holds_namespace(now) {
+                    (uid, UNINSTALL_POLL)
+                } else {
+                    let same = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                    let deleted = self
+                        .api::<Namespace>()
+                        .delete(name, &DeleteParams::default().preconditions(same))
+                        .await;
+                    gone(deleted.map(drop)).doing(|| format!("delete namespace `{name}`"))?;
+                    (uid, AGAIN)
+                }
             }
         };
-        Ok(Some(OwnedNamespace { name: name.to_owned(), uid, cluster: HOST.to_owned() }))
+        let share = recorded.map(|record| record.share.clone()).unwrap_or_default();
+        let namespace = OwnedNamespace { name: name.to_owned(), uid, cluster: HOST.to_owned(), share };
+        Ok(Some(LeavingNamespace { namespace, look_again }))
+    }
+
+    /// Records the names of a workspace as retired, before the first of them is free.
+    async fn retire_names(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
+        self.retire(workspace, &workspace.name_any(), Existing::Replace).await?;
+        // Another namespace may have taken the place of a recorded one: its record is not replaced.
+        let recorded = workspace.status.iter().flat_map(|status| &status.namespaces);
+        try_join_all(recorded.map(|record| self.retire(workspace, &record.name, Existing::Keep))).await?;
+        Ok(())
+    }
+
+    async fn retire(
+        &self,
+        workspace: &Workspace,
+        name: &str,
+        existing: Existing,
+    ) -> Result<(), ProvisionError> {
+        let Some(record) = RetiredName::new(workspace, name, self.clock.now()) else { return Ok(()) };
+        names::retire(self.client.clone(), &record, existing)
+            .await
+            .doing(|| format!("record that the name `{name}` is retired"))
     }
 
     /// First nobody gets in any more, then what they had goes.
@@ -89,6 +147,9 @@ impl Provisioner {
                 return Ok(Next::After(AGAIN));
             }
             self.release_claims(id).await?;
+            names::forget_owner(self.client.clone(), id)
+                .await
+                .doing(|| format!("take `{id}` off its retired names"))?;
         }
         self.release(user, USER_FINALIZER).await?;
         Ok(Next::Rest)
@@ -137,6 +198,9 @@ impl Provisioner {
         let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
         if has_member(&fresh, id) {
             fresh.spec.members.retain(|member| member.user != id.as_str());
+            if fresh.labels().get(USER).is_some_and(|creator| creator == id.as_str()) {
+                fresh.labels_mut().remove(USER);
+            }
             member_left(&mut fresh, self.clock.now());
             api.replace(&name, &PostParams::default(), &fresh).await.doing(doing)?;
         }

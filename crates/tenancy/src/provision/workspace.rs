@@ -6,25 +6,34 @@
 
 mod report;
 
+pub(super) use self::report::recorded;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt;
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
 use kube_types::marks::WORKSPACE_FINALIZER;
 use kube_types::workspace::OwnedNamespace;
 use kube_types::{FIELD_MANAGER, Workspace};
 
-use self::report::{DeployerAction, Done, Life, Outcome, deployers_due, life, recorded, status};
+use self::report::{DeployerAction, Done, Life, Outcome, bindings_due, deployers_due, life, status};
 use super::namespace::{self, DEPLOYER, Marks, Standing, standing};
 use super::pieces::{Piece, PieceKind};
+use super::removal::{LeavingNamespace, gone};
 use super::seen::Pieces;
 use super::{Doing, ProvisionError, Provisioner, until};
+use crate::members::bindings::tenant_bindings;
 use crate::quota::{self, Amounts};
+
+/// How often RoleBindings are listed and deleted again while somebody creates them.
+const BINDING_ROUNDS: usize = 5;
 
 impl Provisioner {
     pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
@@ -41,7 +50,7 @@ impl Provisioner {
             return Ok(Next::Rest);
         }
         let workspace = self.hold_workspace(&workspace).await?;
-        let shares = quota::shares(&workspace.spec.quota, &workspace.spec.namespaces);
+        let shares = quota::shares_of(&workspace);
         let closed = life != Life::Open;
         let deployers = deployers_due(&workspace);
         let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
@@ -52,7 +61,7 @@ impl Provisioner {
         .await;
         let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
         let outcomes: Vec<(String, Outcome)> = names.zip(outcomes).collect();
-        let leaving = self.let_go(&workspace).await?;
+        let (leaving, look_again) = self.let_go(&workspace).await?;
         let done = Done {
             outcomes,
             leaving,
@@ -68,7 +77,7 @@ impl Provisioner {
         match (failed, done.life) {
             (Some(error), _) => Err(error),
             (None, Life::Closed(Some(after))) => Ok(Next::After(until(now, after))),
-            (None, _) => Ok(Next::Rest),
+            (None, _) => Ok(look_again.map_or(Next::Rest, Next::After)),
         }
     }
 
@@ -132,10 +141,39 @@ impl Provisioner {
             (Err(_), None) => Ok(()),
             _ => self.repair_all(name, bindings).await,
         };
+        // After the roles of people: who is no longer a member cannot create further ones.
+        let bound = match bound {
+            Ok(()) if bindings_due(workspace) => self.delete_tenant_bindings(name).await,
+            other => other,
+        };
         match limited.and(bound) {
             Ok(()) => Outcome::Ready { uid },
             Err(error) => Outcome::Failed { uid: Some(uid), error },
         }
+    }
+
+    /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one meanwhile, so it is repeated until
+    /// none is left.
+    async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ProvisionError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        for _ in 0..BINDING_ROUNDS {
+            let found = tenant_bindings(self.client.clone(), namespace).await;
+            let found = found.doing(|| format!("list the RoleBindings in `{namespace}`"))?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for binding in found {
+                let same = Preconditions { uid: binding.uid, resource_version: None };
+                let deleted = api.delete(&binding.name, &DeleteParams::default().preconditions(same)).await;
+                gone(deleted.map(drop))
+                    .doing(|| format!("delete RoleBinding `{}` in `{namespace}`", binding.name))?;
+            }
+        }
+        tracing::warn!(
+            namespace,
+            "RoleBindings of a workspace are created while they are deleted for a removed member"
+        );
+        Ok(())
     }
 
     /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
@@ -189,14 +227,19 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Removes the namespaces that the spec no longer names; answers those that are still there.
-    async fn let_go(&self, workspace: &Workspace) -> Result<Vec<OwnedNamespace>, ProvisionError> {
+    /// Removes the namespaces that the spec no longer names; returns those that are still there, and when to look again.
+    async fn let_go(
+        &self,
+        workspace: &Workspace,
+    ) -> Result<(Vec<OwnedNamespace>, Option<Duration>), ProvisionError> {
         let wanted: BTreeSet<&str> =
             workspace.spec.namespaces.iter().map(|namespace| namespace.name.as_str()).collect();
         let names = self.known_namespaces(workspace);
         let surplus = names.iter().filter(|name| !wanted.contains(name.as_str()));
         let left = try_join_all(surplus.map(|name| self.remove_namespace(workspace, name))).await?;
-        Ok(left.into_iter().flatten().collect())
+        let left: Vec<LeavingNamespace> = left.into_iter().flatten().collect();
+        let look_again = left.iter().map(|leaving| leaving.look_again).min();
+        Ok((left.into_iter().map(|leaving| leaving.namespace).collect(), look_again))
     }
 
     /// The names of all namespaces that are or might be this workspace's.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use domain::ids::shortened;
 use domain::quantity::Quantity;
+use kube_types::Workspace;
 use kube_types::workspace::WorkspaceNamespace;
 
 /// Amounts by resource, in ResourceQuota's words.
@@ -71,6 +72,23 @@ pub fn shares(
     }
     hard.insert(first.name.clone(), texts(&left));
     Ok(hard)
+}
+
+/// What each namespace of a workspace may use. One that is being removed keeps its share until it is gone.
+pub fn shares_of(workspace: &Workspace) -> Result<BTreeMap<String, Amounts>, QuotaError> {
+    let mut namespaces = workspace.spec.namespaces.clone();
+    let records = workspace.status.iter().flat_map(|status| &status.namespaces);
+    let is_named = |name: &str| workspace.spec.namespaces.iter().any(|own| own.name == name);
+    let leaving = records.filter(|record| !is_named(&record.name));
+    namespaces.extend(leaving.map(|record| {
+        // The quota may have been changed since: what it no longer names is not limited.
+        let share = record.share.iter().filter(|(resource, _)| workspace.spec.quota.contains_key(*resource));
+        WorkspaceNamespace {
+            name: record.name.clone(),
+            share: share.map(|(resource, amount)| (resource.clone(), amount.clone())).collect(),
+        }
+    }));
+    shares(&workspace.spec.quota, &namespaces)
 }
 
 fn texts(amounts: &BTreeMap<&str, Quantity>) -> Amounts {

@@ -65,7 +65,7 @@ async fn the_whole_is_the_platforms_and_the_shares_are_the_workspaces() {
     assert_eq!(counted.namespaces[1].hard, of(&[("pods", "10"), ("secrets", "0")]));
     let quotas: Api<ResourceQuota> = Api::namespaced(stage.world.admin(), "acme-test");
     until("the cluster holds them to it", async || {
-        let hard = quotas.list(&ListParams::default()).await.unwrap().items.pop()?.spec?.hard?;
+        let hard = quotas.get_opt("longshore").await.unwrap()?.spec?.hard?;
         (hard.get("pods")?.0 == "10").then_some(())
     })
     .await;

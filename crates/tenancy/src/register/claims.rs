@@ -115,6 +115,11 @@ pub(crate) async fn release(client: kube::Client, claimed: &ConfigMap) -> Result
     }
 }
 
+/// To delete exactly this object, in whichever version.
+pub(crate) fn only_uid(seen: &ObjectMeta) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions { uid: seen.uid.clone(), resource_version: None })
+}
+
 /// To delete exactly this object, as it was seen.
 pub(crate) fn only(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams {

@@ -5,8 +5,8 @@ use domain::roles::Capability;
 use domain::{Actor, Place};
 use kube_types::workspace::WorkspaceNamespace;
 
-use super::WorkspaceInfo;
-use crate::quota::{Amounts, shares};
+use super::{Claimant, Reissue, WorkspaceInfo};
+use crate::quota::{Amounts, shares_of};
 use crate::{Error, Tenancy};
 
 /// As many as the definition of a workspace allows.
@@ -23,16 +23,38 @@ impl Tenancy {
         share: Amounts,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
+        self.add_namespace_as(actor, name, word, share, Reissue::Refused, expected).await
+    }
+
+    /// As [`Tenancy::add_namespace`], also with a retired name of another owner if an administrator of the platform confirms it.
+    pub async fn add_namespace_as(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        word: &str,
+        share: Amounts,
+        reissue: Reissue,
+        expected: Option<&str>,
+    ) -> Result<WorkspaceInfo, Error> {
         actor.may(Capability::ManageNamespaces, Place::Workspace(name))?;
         let namespace = further_namespace(name, word).ok_or_else(|| {
             let word = shortened(word);
             Error::Invalid(format!("`{word}` cannot end the name of a namespace: small letters, digits and inner dashes, 63 with the workspace's name"))
         })?;
-        self.is_free(&namespace).await?;
+        let known = self.0.directory.workspace(name).ok_or_else(|| super::unknown(name))?;
+        let claimant = Claimant { account: known.maker.as_ref(), workspace_uid: Some(&*known.uid) };
+        self.is_free(actor, &namespace, claimant, reissue).await?;
         self.change_workspace(actor, name, expected, |workspace| {
             let namespaces = &mut workspace.spec.namespaces;
             if namespaces.iter().any(|other| other.name == namespace) {
                 return Err(super::taken(&namespace));
+            }
+            // Its share is not free before it is gone.
+            let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
+            if records.any(|record| record.name == namespace) {
+                let message =
+                    format!("namespace `{namespace}` is still being removed; try again when it is gone");
+                return Err(Error::Conflict(message));
             }
             if namespaces.len() >= MOST {
                 return Err(Error::Conflict(format!(
@@ -40,7 +62,7 @@ impl Tenancy {
                 )));
             }
             namespaces.push(WorkspaceNamespace { name: namespace.clone(), share: share.clone() });
-            shares(&workspace.spec.quota, namespaces)?;
+            shares_of(workspace)?;
             Ok(())
         })
         .await

@@ -4,7 +4,7 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::WorkspaceArg;
 use crate::platform::Failure;
@@ -73,6 +73,9 @@ pub enum Command {
         workspace: WorkspaceArg,
         /// Whom: an id, as `members` shows it
         user: String,
+        /// Keep RoleBindings for ServiceAccounts that the member may have created; without it they are deleted
+        #[arg(long)]
+        keep_bindings: bool,
     },
     /// Leave a workspace
     Leave {
@@ -169,13 +172,32 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<S
             client.put(&member(workspace, user), &json!({"role": role})).await?;
             Ok(Said::line(format!("{} is {role} of {}", MEMBERS.reference(user), workspace.reference())))
         }
-        Command::RemoveMember { workspace, user } => {
-            client.delete(&member(workspace, user)).await?;
-            Ok(Said::line(format!("{} removed from {}", MEMBERS.reference(user), workspace.reference())))
+        Command::RemoveMember { workspace, user, keep_bindings } => {
+            let path = member(workspace, user);
+            let path = if *keep_bindings { format!("{path}?keepBindings=true") } else { path };
+            let removed = client.delete(&path).await?;
+            let said = format!("{} removed from {}", MEMBERS.reference(user), workspace.reference());
+            Ok(bindings(&removed, Said::line(said)))
         }
         Command::Leave { workspace } => {
             client.delete(&member(workspace, "me")).await?;
             Ok(Said::line(format!("left {}", workspace.reference())))
         }
     }
+}
+
+/// Lists the RoleBindings that a removed member may have created.
+fn bindings(removed: &Value, said: Said) -> Said {
+    let deleted = removed["bindingsDeleted"] == true;
+    let text = |binding: &Value, field: &str| binding[field].as_str().unwrap_or_default().to_owned();
+    let line = |binding: &Value| {
+        let (namespace, name) = (text(binding, "namespace"), text(binding, "name"));
+        format!("{namespace}/{name} ({})", text(binding, "role"))
+    };
+    let listed: Vec<String> = removed["bindings"].as_array().into_iter().flatten().map(line).collect();
+    if listed.is_empty() {
+        return said;
+    }
+    let what = if deleted { "deleted" } else { "kept" };
+    said.note(format!("RoleBindings that the member may have created are {what}: {}", listed.join(", ")))
 }

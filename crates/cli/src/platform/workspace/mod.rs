@@ -30,6 +30,9 @@ pub enum Command {
         /// What people call it
         #[arg(long, value_name = "TEXT")]
         display_name: Option<String>,
+        /// Use a retired name of another owner, with all that is still granted to it (administrators of the platform)
+        #[arg(long)]
+        reissue_name: bool,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -74,6 +77,9 @@ pub enum Command {
         /// Its share of the workspace's quota, such as requests.cpu=1; may be repeated
         #[arg(long = "share", value_name = "NAME=AMOUNT", value_parser = quota::amount)]
         share: Vec<(String, String)>,
+        /// Use a retired name of another owner, with all that is still granted to it (administrators of the platform)
+        #[arg(long)]
+        reissue_name: bool,
     },
     /// Remove a namespace of a workspace, with everything in it
     RemoveNamespace {
@@ -148,8 +154,11 @@ pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failur
     let client = world.client(&args.target)?;
     let now = world.now();
     match &args.command {
-        Command::Create { name, display_name, output } => {
+        Command::Create { name, display_name, reissue_name, output } => {
             let mut body = json!({"name": name});
+            if *reissue_name {
+                body["reissue"] = true.into();
+            }
             if let Some(display_name) = display_name {
                 body["displayName"] = display_name.as_str().into();
             }
@@ -169,8 +178,11 @@ pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failur
             let found = client.get(&workspace.path()).await?;
             NAMESPACES.list(&json!({"items": found["namespaces"]}), *output, now)
         }
-        Command::AddNamespace { workspace, word, share } => {
-            let body = json!({"name": word, "share": quota::amounts(share)?});
+        Command::AddNamespace { workspace, word, share, reissue_name } => {
+            let mut body = json!({"name": word, "share": quota::amounts(share)?});
+            if *reissue_name {
+                body["reissue"] = true.into();
+            }
             client.post(&format!("{}/namespaces", workspace.path()), &body).await?;
             let name = format!("{}-{word}", workspace.workspace);
             Ok(Said::line(format!("{} added to {}", NAMESPACES.reference(&name), workspace.reference())))

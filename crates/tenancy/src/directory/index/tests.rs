@@ -33,6 +33,7 @@ fn workspace(name: &str, members: &[(u8, &str)], namespaces: &[&str]) -> Arc<Wor
         name: (*name).to_owned(),
         uid: String::new(),
         cluster: "host".to_owned(),
+        ..OwnedNamespace::default()
     };
     let namespaces = namespaces.iter().map(owned).collect();
     workspace.status = Some(WorkspaceStatus { namespaces, ..WorkspaceStatus::default() });

@@ -182,3 +182,113 @@ async fn pods_stay_off_the_nodes_of_others() {
         }
     }
 }
+
+/// Creates each object as somebody who may create it: who is refused and why, and what is created, is in the row.
+async fn created(
+    client: &kube::Client,
+    name: &str,
+    kind: &str,
+    version: &str,
+    spec: &Value,
+) -> Result<(), String> {
+    let (resource, object) = object(kind, version, &json!({"metadata": {"name": name}, "spec": spec}));
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "acme", &resource);
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(error) => panic!("{name}: {error}"),
+    }
+}
+
+#[tokio::test]
+async fn workspace_claims_priority_ports_addresses_and_open_networks() {
+    let world = stage().await;
+    let (_, client) = tenants(&world).remove(0);
+    // Pod Security refuses ports of nodes first: here the policy is meant.
+    let privileged = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}});
+    patch::<Namespace>(&world, "acme", privileged).await;
+    let pod = |extra: Value| {
+        let mut spec = json!({"containers": [{"name": "a", "image": "a"}]});
+        spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        ("Pod", "v1", spec)
+    };
+    let service = |extra: Value| {
+        let mut spec = json!({"ports": [{"port": 80}], "selector": {"app": "a"}});
+        spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        ("Service", "v1", spec)
+    };
+    let network = |rules: Value| {
+        let mut spec = json!({"podSelector": {}});
+        spec.as_object_mut().unwrap().extend(rules.as_object().unwrap().clone());
+        ("NetworkPolicy", "networking.k8s.io/v1", spec)
+    };
+    let to = |peer: Value| json!({"egress": [{"to": [peer]}], "policyTypes": ["Egress"]});
+    let block = |cidr: &str, except: &[&str]| {
+        let except = except.to_vec();
+        if except.is_empty() {
+            json!({"ipBlock": {"cidr": cidr}})
+        } else {
+            json!({"ipBlock": {"cidr": cidr, "except": except}})
+        }
+    };
+    let private = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
+    let port = json!([{"name": "a", "image": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}]);
+    let open = "names its peers";
+    #[rustfmt::skip]
+    let rows = [
+        ("plain-pod",      pod(json!({})), None),
+        ("system-pod",     pod(json!({"priorityClassName": "system-node-critical"})), Some("PriorityClass of the system")),
+        ("port-pod",       pod(json!({"containers": port})), Some("hostPort")),
+        ("init-port-pod",  pod(json!({"initContainers": port})), Some("hostPort")),
+        ("plain-service",  service(json!({})), None),
+        ("external",       service(json!({"externalIPs": ["192.0.2.1"]})), Some("externalIPs")),
+        ("ranges",         service(json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})), Some("loadBalancerSourceRanges")),
+        ("address",        service(json!({"loadBalancerIP": "192.0.2.1"})), Some("loadBalancerIP")),
+        ("no-rules",       network(json!({})), None),
+        ("pods",           network(json!({"ingress": [{"from": [{"podSelector": {}}]}]})), None),
+        ("own",            network(to(json!({"namespaceSelector": {"matchLabels": {marks::WORKSPACE: "acme"}}}))), None),
+        ("shared",         network(to(json!({"namespaceSelector": {"matchLabels": {marks::SHARED: "true"}}}))), None),
+        ("internet",       network(to(block("0.0.0.0/0", &private))), None),
+        ("public",         network(to(block("8.8.8.0/24", &[]))), None),
+        ("public-6",       network(to(block("2001:db8::/32", &[]))), None),
+        ("everyone-in",    network(json!({"ingress": [{}]})), Some(open)),
+        ("everyone-out",   network(json!({"egress": [{}], "policyTypes": ["Egress"]})), Some(open)),
+        ("ports-only",     network(json!({"egress": [{"ports": [{"port": 443}]}], "policyTypes": ["Egress"]})), Some(open)),
+        ("all-namespaces", network(to(json!({"namespaceSelector": {}}))), Some(open)),
+        ("other",          network(to(json!({"namespaceSelector": {"matchLabels": {marks::WORKSPACE: "other"}}}))), Some(open)),
+        ("all-addresses",  network(to(block("0.0.0.0/0", &[]))), Some(open)),
+        ("some-except",    network(to(block("0.0.0.0/0", &private[1..]))), Some(open)),
+        ("private",        network(to(block("10.0.0.0/8", &[]))), Some(open)),
+        ("wide",           network(to(block("8.0.0.0/5", &[]))), Some(open)),
+        ("metadata",       network(to(block("169.254.169.254/32", &[]))), Some(open)),
+        ("private-6",      network(to(block("fd00::/8", &[]))), Some(open)),
+    ];
+    for (name, (kind, version, spec), expected) in &rows {
+        let is = created(&client, name, kind, version, spec).await;
+        match expected {
+            None => assert_eq!(is, Ok(()), "{name}"),
+            Some(words) => {
+                let message = is.expect_err(name);
+                assert!(message.contains(words) && message.contains("spec.allow"), "{name}: {message}");
+            }
+        }
+    }
+    let allow: Vec<&str> =
+        kube_types::workspace::Allowance::ALL.iter().map(|allowance| allowance.as_str()).collect();
+    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": allow}})).await;
+    let labelled = async || {
+        let acme: Namespace = get(&world, "acme").await?;
+        let all = kube_types::workspace::Allowance::ALL;
+        all.iter().all(|allowance| acme.labels().contains_key(allowance.label())).then_some(())
+    };
+    until_reached(&world, &Fault::none(), &HeldClock::new(), "labelled", labelled).await;
+    for (name, (kind, version, spec), expected) in &rows {
+        if expected.is_some() {
+            let is = created(&client, name, kind, version, spec).await;
+            assert!(
+                is.is_ok() || is.as_ref().is_err_and(|why| why.contains("PodSecurity")),
+                "{name}: {is:?}"
+            );
+        }
+    }
+}

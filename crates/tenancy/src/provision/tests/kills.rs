@@ -2,6 +2,7 @@
 
 use testkit::every_kill_point;
 
+use super::contents::{equip_workspace, give_token, kept, retired, scopes};
 use super::edge::{appear, clock_of_tokens, equip, equipment, nodes_of};
 use super::*;
 
@@ -103,6 +104,10 @@ async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
             .await;
             let foreign = foreign_namespace(&world, "acme-lost", json!({marks::WORKSPACE: "acme"})).await;
             let alike = foreign_namespace(&world, "acme-alike", json!({marks::WORKSPACE: "acme"})).await;
+            equip_workspace(&world, "acme").await;
+            equip_workspace(&world, "acme-other").await;
+            give_token(&world, "aaaaaaaaaa", "read,workspace:acme").await;
+            give_token(&world, "bbbbbbbbbb", "workspace:acme,workspace:acme-other").await;
             delete::<Workspace>(&world, "acme").await;
             (world, foreign, alike)
         },
@@ -118,6 +123,12 @@ async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
             is_untouched(world, foreign).await;
             is_untouched(world, alike).await;
             is_whole(world, "acme-other").await;
+            let kept = kept(world).await;
+            assert!(kept.iter().all(|name| name.contains("acme-other")), "{kept:?}");
+            assert_eq!(kept.len(), 5, "{kept:?}");
+            assert_eq!(retired(world).await, ["acme", "acme-lost", "acme-test"]);
+            assert_eq!(scopes(world, "aaaaaaaaaa").await, None);
+            assert_eq!(scopes(world, "bbbbbbbbbb").await.as_deref(), Some("workspace:acme-other"));
         },
     )
     .await;

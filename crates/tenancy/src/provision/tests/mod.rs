@@ -1,5 +1,6 @@
 //! The controllers, over an embedded cluster on which the platform has exactly the rights of its own manifests.
 
+mod contents;
 mod edge;
 mod faults;
 mod guard;
@@ -200,7 +201,8 @@ async fn is_whole(world: &World, namespace: &str) {
         "longshore-ws-viewer",
     ];
     assert_eq!(bindings, wanted);
-    assert_eq!(names::<k8s_openapi::api::core::v1::ResourceQuota>(world, namespace).await, ["longshore"]);
+    let quotas = names::<k8s_openapi::api::core::v1::ResourceQuota>(world, namespace).await;
+    assert_eq!(quotas, ["longshore", "longshore-counts"]);
     assert_eq!(names::<k8s_openapi::api::core::v1::LimitRange>(world, namespace).await, ["longshore"]);
     assert_eq!(
         names::<k8s_openapi::api::networking::v1::NetworkPolicy>(world, namespace).await,

@@ -1,9 +1,11 @@
 //! What the status of a workspace says of what a pass did. Pure.
 
+use std::collections::BTreeMap;
+
 use domain::roles::WorkspaceRole;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::{MEMBER_LEFT, REMOVE_AFTER};
+use kube_types::marks::{KEEP_BINDINGS, MEMBER_LEFT, REMOVE_AFTER};
 use kube_types::progress::{Finding, enter};
 use kube_types::workspace::{OwnedNamespace, conditions};
 use kube_types::{Workspace, WorkspaceStatus};
@@ -100,9 +102,24 @@ pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
     }
 }
 
-pub(super) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
+/// Whether RoleBindings are due that a member who left may have created. Not where there is no record: nobody was seen leaving.
+pub(super) fn bindings_due(workspace: &Workspace) -> bool {
+    let has_record = workspace.status.as_ref().is_some_and(|status| status.deployers.is_some());
+    let kept = workspace.annotations().get(KEEP_BINDINGS).map_or("", String::as_str);
+    has_record
+        && deployers_due(workspace) == DeployerAction::Recreate
+        && (kept.is_empty() || kept != member_left(workspace))
+}
+
+pub(in crate::provision) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
     let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
     records.find(|record| record.name == name && record.cluster == HOST)
+}
+
+/// The share of a namespace, as the spec gives it.
+fn share(workspace: &Workspace, name: &str) -> BTreeMap<String, String> {
+    let own = workspace.spec.namespaces.iter().find(|namespace| namespace.name == name);
+    own.map(|namespace| namespace.share.clone()).unwrap_or_default()
 }
 
 /// The status that follows from what was done.
@@ -110,7 +127,12 @@ pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> Work
     let mut status = workspace.status.clone().unwrap_or_default();
     let record = |(name, outcome): &(String, Outcome)| match outcome {
         Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
-            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned() })
+            let share = match (outcome, recorded(workspace, name)) {
+                // What the former namespace of this name had counts until it is gone.
+                (Outcome::Leaving { .. }, Some(record)) => record.share.clone(),
+                _ => share(workspace, name),
+            };
+            Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned(), share })
         }
         // What was recorded stays so, that another namespace in its place is never taken for ours.
         Outcome::Taken => recorded(workspace, name).cloned(),
@@ -222,8 +244,18 @@ mod tests {
             (workspace(&[ana],                    "1", Some((&["ana"], ""))),        DeployerAction::Recreate, "joined and left unseen"),
             (workspace(&[ana],                    "1", Some((&["ana"], "1"))),       DeployerAction::Keep,     "recreated for it"),
         ];
-        for (workspace, due, why) in rows {
+        for (mut workspace, due, why) in rows {
             assert_eq!(deployers_due(&workspace), due, "{why}");
+            let has_record = workspace.status.is_some();
+            assert_eq!(bindings_due(&workspace), due == DeployerAction::Recreate && has_record, "{why}");
+            let left = member_left(&workspace).to_owned();
+            workspace.annotations_mut().insert(KEEP_BINDINGS.to_owned(), left.clone());
+            let kept = !left.is_empty();
+            assert_eq!(
+                bindings_due(&workspace),
+                due == DeployerAction::Recreate && has_record && !kept,
+                "{why}, kept"
+            );
         }
     }
 }

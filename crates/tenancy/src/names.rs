@@ -1,0 +1,305 @@
+//! The registry of retired names: workspaces and their namespaces share one set of names.
+//!
+//! Administrators bind rights to names: groups `longshore:ws:<name>:<role>`, ServiceAccounts of a namespace. A new holder of a name would
+//! get them, so a name that was once a workspace's or a namespace's is given again only to its owner, to the workspace that it was
+//! a namespace of, or by an administrator of the platform who was shown what still refers to it.
+//!
+//! Each retired name is one small ConfigMap `retired-<name>` in `longshore-system`, written before the object of that name goes. A name
+//! that is in use again keeps its ConfigMap; the next removal replaces it. How many names one account can retire is limited
+//! ([`MOST_RETIRED`]). Names that begin with the id of an account are not kept: nobody else can choose them.
+
+use std::collections::BTreeMap;
+
+use domain::ids::UserId;
+use domain::roles::WorkspaceRole;
+use futures::TryStreamExt;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
+use kube::api::{ListParams, ObjectMeta, Patch, PatchParams};
+use kube::{Api, ResourceExt};
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace, marks};
+use serde_json::json;
+
+use crate::pages;
+use crate::secrets::{is_code, writing};
+use crate::workspaces::is_personal;
+
+/// So many names can be retired for one account before it can choose no further ones.
+pub const MOST_RETIRED: usize = 100;
+/// So many references to a name are listed.
+const MOST_LISTED: usize = 20;
+const PREFIX: &str = "retired-";
+
+/// A name that nothing has any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RetiredName {
+    pub name: String,
+    /// The account that may use it again; nobody: only an administrator gives it again.
+    pub owner: Option<UserId>,
+    /// The UID of the workspace that had it.
+    pub workspace_uid: String,
+    pub retired: Timestamp,
+}
+
+impl RetiredName {
+    /// The record of a name of this workspace. `None` for names of personal workspaces.
+    pub fn new(workspace: &Workspace, name: &str, now: Timestamp) -> Option<Self> {
+        (!is_personal(workspace)).then(|| Self {
+            name: name.to_owned(),
+            owner: owner(workspace),
+            workspace_uid: workspace.uid().unwrap_or_default(),
+            retired: now,
+        })
+    }
+
+    /// Fields that cannot be parsed are left empty: then nobody may use the name again.
+    fn of(map: &ConfigMap) -> Self {
+        let field = |key: &str| map.data.as_ref().and_then(|data| data.get(key));
+        Self {
+            name: map.name_any().strip_prefix(PREFIX).unwrap_or_default().to_owned(),
+            owner: field("owner").and_then(|owner| owner.parse().ok()),
+            workspace_uid: field("workspaceUID").cloned().unwrap_or_default(),
+            retired: field("retired").and_then(|time| time.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    fn to_map(&self, version: Option<String>) -> ConfigMap {
+        let mut labels = BTreeMap::from([(marks::MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())]);
+        let mut data = BTreeMap::from([
+            ("workspaceUID".to_owned(), self.workspace_uid.clone()),
+            ("retired".to_owned(), self.retired.to_string()),
+        ]);
+        if let Some(owner) = &self.owner {
+            labels.insert(marks::NAME_OWNER.to_owned(), owner.to_string());
+            data.insert("owner".to_owned(), owner.to_string());
+        }
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(object_name(&self.name)),
+                namespace: Some(SYSTEM_NAMESPACE.to_owned()),
+                labels: Some(labels),
+                resource_version: version,
+                ..ObjectMeta::default()
+            },
+            data: Some(data),
+            ..ConfigMap::default()
+        }
+    }
+
+    /// Whether this account, or a workspace with this UID, may use the name again.
+    pub fn is_reusable_by(&self, account: Option<&UserId>, workspace_uid: Option<&str>) -> bool {
+        let same_owner = self.owner.is_some() && self.owner.as_ref() == account;
+        let same_workspace =
+            workspace_uid.is_some_and(|uid| !uid.is_empty() && uid == self.workspace_uid.as_str());
+        same_owner || same_workspace
+    }
+}
+
+/// The account that names of a workspace belong to: its creator, while still one of its administrators.
+fn owner(workspace: &Workspace) -> Option<UserId> {
+    let creator = workspace.labels().get(marks::USER)?;
+    let is_admin = workspace
+        .spec
+        .members
+        .iter()
+        .any(|member| member.user == *creator && member.role == WorkspaceRole::Admin.as_str());
+    is_admin.then(|| creator.parse().ok())?
+}
+
+fn object_name(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
+fn api(client: kube::Client) -> Api<ConfigMap> {
+    Api::namespaced(client, SYSTEM_NAMESPACE)
+}
+
+/// The record of a retired name. To be asked after whether the name is in use: a name is retired before it is free.
+pub(crate) async fn find(client: kube::Client, name: &str) -> Result<Option<RetiredName>, kube::Error> {
+    Ok(api(client).get_opt(&object_name(name)).await?.as_ref().map(RetiredName::of))
+}
+
+/// Whether a record may take the place of one that another workspace left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    Replace,
+    Keep,
+}
+
+/// Records that a name is retired. Repeatable: a record of the same workspace stays as it is.
+pub(crate) async fn retire(
+    client: kube::Client,
+    record: &RetiredName,
+    existing: Existing,
+) -> Result<(), kube::Error> {
+    let maps = api(client);
+    match maps.create(&writing(), &record.to_map(None)).await {
+        Err(taken) if is_code(&taken, 409) => {}
+        written => return written.map(drop),
+    }
+    if existing == Existing::Keep {
+        return Ok(());
+    }
+    let Some(before) = maps.get_opt(&object_name(&record.name)).await? else {
+        // Deleted in between by an administrator: the next attempt creates it.
+        return maps.create(&writing(), &record.to_map(None)).await.map(drop);
+    };
+    let found = RetiredName::of(&before);
+    if (&found.workspace_uid, &found.owner) == (&record.workspace_uid, &record.owner) {
+        return Ok(());
+    }
+    let replaced = record.to_map(before.resource_version());
+    maps.replace(&object_name(&record.name), &writing(), &replaced).await.map(drop)
+}
+
+/// How many names this account has retired.
+pub(crate) async fn count(client: kube::Client, owner: &UserId) -> Result<usize, kube::Error> {
+    let of_owner = ListParams::default().labels(&format!("{}={owner}", marks::NAME_OWNER));
+    Ok(api(client).list_metadata(&of_owner).await?.items.len())
+}
+
+/// Takes an account that is going off all its names: from now on only an administrator gives them again.
+pub(crate) async fn forget_owner(client: kube::Client, owner: &UserId) -> Result<(), kube::Error> {
+    let maps = api(client);
+    let of_owner = ListParams::default().labels(&format!("{}={owner}", marks::NAME_OWNER));
+    let nobody = json!({ "metadata": { "labels": { marks::NAME_OWNER: null } }, "data": { "owner": null } });
+    let found = maps.list_metadata(&of_owner).await?;
+    let patches: FuturesUnordered<_> = found
+        .items
+        .iter()
+        .map(async |map| {
+            match maps.patch_metadata(&map.name_any(), &PatchParams::default(), &Patch::Merge(&nobody)).await
+            {
+                Err(gone) if is_code(&gone, 404) => Ok(()),
+                patched => patched.map(drop),
+            }
+        })
+        .collect();
+    patches.try_collect().await
+}
+
+/// What still gives rights to whoever has a name: bindings that name groups of the workspace, or ServiceAccounts of the namespace.
+pub(crate) async fn references(client: kube::Client, name: &str) -> Result<Vec<String>, kube::Error> {
+    let everything = ListParams::default();
+    let cluster_bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let bindings: Api<RoleBinding> = Api::all(client);
+    let cluster_wide = pages::all(&cluster_bindings, &everything, |binding| {
+        any_refers(binding.subjects.as_ref(), name)
+            .then(|| format!("ClusterRoleBinding {}", binding.name_any()))
+    });
+    let namespaced = pages::all(&bindings, &everything, |binding| {
+        any_refers(binding.subjects.as_ref(), name).then(|| {
+            format!("RoleBinding {}/{}", binding.namespace().unwrap_or_default(), binding.name_any())
+        })
+    });
+    let (mut found, namespaced) = futures::try_join!(cluster_wide, namespaced)?;
+    found.extend(namespaced);
+    Ok(found)
+}
+
+/// One line of what refers to a name.
+pub(crate) fn listed(references: &[String]) -> String {
+    let shown = references.iter().take(MOST_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match references.len().checked_sub(MOST_LISTED) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ if references.is_empty() => "nothing that Kubernetes lists".to_owned(),
+        _ => shown,
+    }
+}
+
+fn any_refers(subjects: Option<&Vec<Subject>>, name: &str) -> bool {
+    subjects.into_iter().flatten().any(|subject| refers(subject, name))
+}
+
+fn refers(subject: &Subject, name: &str) -> bool {
+    let of_workspace = subject
+        .name
+        .strip_prefix("longshore:ws:")
+        .and_then(|rest| rest.strip_prefix(name))
+        .is_some_and(|rest| rest.starts_with(':'));
+    match subject.kind.as_str() {
+        "Group" => of_workspace || subject.name.strip_prefix("system:serviceaccounts:") == Some(name),
+        "ServiceAccount" => subject.namespace.as_deref() == Some(name),
+        "User" => subject
+            .name
+            .strip_prefix("system:serviceaccount:")
+            .and_then(|rest| rest.strip_prefix(name))
+            .is_some_and(|rest| rest.starts_with(':')),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_types::WorkspaceSpec;
+    use kube_types::workspace::Member;
+
+    use super::*;
+
+    const ANA: &str = "uaaaaaaaaaa";
+    const BEN: &str = "ubbbbbbbbbb";
+
+    fn workspace(name: &str, creator: &str, members: &[(&str, &str)]) -> Workspace {
+        let member = |(user, role): &(&str, &str)| Member { user: (*user).into(), role: (*role).into() };
+        let spec =
+            WorkspaceSpec { members: members.iter().map(member).collect(), ..WorkspaceSpec::default() };
+        let mut workspace = Workspace::new(name, spec);
+        workspace.labels_mut().insert(marks::USER.to_owned(), creator.to_owned());
+        workspace.metadata.uid = Some("1".to_owned());
+        workspace
+    }
+
+    #[test]
+    fn retired_name_is_reusable_by_its_owner_and_its_workspace_only() {
+        let (ana, ben): (UserId, UserId) = (ANA.parse().unwrap(), BEN.parse().unwrap());
+        let record = |workspace: &Workspace| RetiredName::new(workspace, "corp-prod", Timestamp::UNIX_EPOCH);
+        let own = record(&workspace("corp", ANA, &[(ANA, "admin"), (BEN, "admin")])).unwrap();
+        assert_eq!(RetiredName::of(&own.to_map(None)), own);
+        assert!(own.is_reusable_by(Some(&ana), None));
+        assert!(!own.is_reusable_by(Some(&ben), None) && !own.is_reusable_by(None, None));
+        assert!(own.is_reusable_by(Some(&ben), Some("1")));
+        assert!(!own.is_reusable_by(Some(&ben), Some("2")) && !own.is_reusable_by(Some(&ben), Some("")));
+        for left in [&[(BEN, "admin")][..], &[(ANA, "viewer"), (BEN, "admin")]] {
+            let nobody = record(&workspace("corp", ANA, left)).unwrap();
+            assert_eq!(nobody.owner, None, "the creator no longer administrates it");
+            assert!(!nobody.is_reusable_by(Some(&ana), None));
+        }
+        assert_eq!(record(&workspace(ANA, ANA, &[(ANA, "admin")])), None);
+        let broken = RetiredName::of(&ConfigMap::default());
+        assert!(!broken.is_reusable_by(Some(&ana), Some("")));
+    }
+
+    #[test]
+    fn bindings_refer_to_a_name_by_group_and_service_account() {
+        let subject = |kind: &str, name: &str, namespace: Option<&str>| Subject {
+            kind: kind.into(),
+            name: name.into(),
+            namespace: namespace.map(Into::into),
+            api_group: None,
+        };
+        #[rustfmt::skip]
+        let rows = [
+            (subject("Group", "longshore:ws:corp:admin", None), true),
+            (subject("Group", "longshore:ws:corp-prod:admin", None), false),
+            (subject("Group", "longshore:ws:xcorp:admin", None), false),
+            (subject("Group", "system:serviceaccounts:corp", None), true),
+            (subject("User", "system:serviceaccount:corp:app", None), true),
+            (subject("User", "longshore:ws:corp:admin", None), false),
+            (subject("ServiceAccount", "app", Some("corp")), true),
+            (subject("ServiceAccount", "corp", Some("other")), false),
+        ];
+        for (subject, expected) in rows {
+            assert_eq!(refers(&subject, "corp"), expected, "{subject:?}");
+        }
+    }
+
+    #[test]
+    fn long_lists_of_references_are_shortened() {
+        let many: Vec<String> = (0..MOST_LISTED + 2).map(|n| format!("RoleBinding a/{n}")).collect();
+        assert!(listed(&many).ends_with(" and 2 more"));
+        assert!(!listed(&many[..MOST_LISTED]).contains("more"));
+        assert_eq!(listed(&[]), "nothing that Kubernetes lists");
+    }
+}

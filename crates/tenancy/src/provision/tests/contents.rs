@@ -1,0 +1,145 @@
+//! What the platform keeps for a workspace goes with it, and with a namespace what is in that one.
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, ResourceQuota};
+use kube_types::{HelmRepo, HelmRequest};
+
+use super::*;
+
+/// A workspace with one further namespace that has a share of its storage.
+pub(super) fn with_namespace(name: &str) -> Workspace {
+    let mut workspace = workspace(name, &[(ID, "admin")]);
+    workspace.labels_mut().insert(marks::USER.to_owned(), ID.to_owned());
+    let share = [("requests.storage", "5Gi"), ("persistentvolumeclaims", "1")];
+    let share = share.map(|(resource, amount)| (resource.to_owned(), amount.to_owned())).into();
+    workspace.spec.namespaces.push(WorkspaceNamespace { name: format!("{name}-test"), share });
+    workspace
+}
+
+/// Requests, values, a repository with its credentials, and tokens of a workspace.
+pub(super) async fn equip_workspace(world: &World, workspace: &str) {
+    let labels = json!({marks::WORKSPACE: workspace});
+    let request = |name: &str, namespace: &str| {
+        json!({
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRequest", "metadata": {"name": name, "labels": labels},
+            "spec": {"releaseName": "db", "workspace": workspace, "cluster": "host", "namespace": namespace,
+                "source": {"package": "pkg-a"}, "chart": {"name": "db", "version": "1.0.0"}, "version": 1,
+                "runAs": {"user": ID, "uid": "1"}},
+        })
+    };
+    let secret = |name: &str, kind: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "type": kind, "stringData": {"password": "secret"},
+            "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels},
+        })
+    };
+    let credentials = format!("repo-{workspace}.charts-1");
+    let repo = json!({
+        "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo",
+        "metadata": {"name": format!("{workspace}.charts"), "labels": labels},
+        "spec": {"name": "charts", "workspace": workspace, "url": "https://charts.example.com",
+            "credentialRef": {"name": credentials}},
+    });
+    world
+        .apply([
+            request(&format!("req-{workspace}-1"), workspace),
+            request(&format!("req-{workspace}-2"), &format!("{workspace}-test")),
+            secret(&format!("req-{workspace}-1.v1.a"), "longshore.dev/values"),
+            secret(&credentials, marks::REPO_CREDENTIALS_TYPE),
+            repo,
+        ])
+        .await;
+}
+
+/// A token with these scopes.
+pub(super) async fn give_token(world: &World, id: &str, scopes: &str) {
+    world
+        .apply([json!({
+            "apiVersion": "v1", "kind": "Secret", "type": marks::TOKEN_TYPE,
+            "metadata": {"name": format!("token-{id}"), "namespace": SYSTEM_NAMESPACE, "labels": {marks::USER: OTHER}},
+            "stringData": {"sha256": "0".repeat(64), "kind": "api", "name": "t", "scopes": scopes, "created": "2026-01-02T03:04:05Z"},
+        })])
+        .await;
+}
+
+/// The names of what the platform keeps for workspaces.
+pub(super) async fn kept(world: &World) -> Vec<String> {
+    let all = ListParams::default();
+    let mut names: Vec<String> = Vec::new();
+    let requests = Api::<HelmRequest>::all(world.admin()).list(&all).await.unwrap();
+    names.extend(requests.items.iter().map(ResourceExt::name_any));
+    let repos = Api::<HelmRepo>::all(world.admin()).list(&all).await.unwrap();
+    names.extend(repos.items.iter().map(ResourceExt::name_any));
+    let secrets: Api<Secret> = Api::namespaced(world.admin(), SYSTEM_NAMESPACE);
+    let labelled = secrets.list(&all.labels(marks::WORKSPACE)).await.unwrap();
+    names.extend(labelled.items.iter().map(ResourceExt::name_any));
+    names
+}
+
+/// The retired names.
+pub(super) async fn retired(world: &World) -> Vec<String> {
+    let maps = names::<ConfigMap>(world, SYSTEM_NAMESPACE).await;
+    maps.iter().filter_map(|name| name.strip_prefix("retired-")).map(str::to_owned).collect()
+}
+
+/// The scopes of a token.
+pub(super) async fn scopes(world: &World, id: &str) -> Option<String> {
+    let secrets: Api<Secret> = Api::namespaced(world.admin(), SYSTEM_NAMESPACE);
+    let token = secrets.get_opt(&format!("token-{id}")).await.unwrap()?;
+    Some(String::from_utf8(token.data?["scopes"].0.clone()).unwrap())
+}
+
+async fn storage(world: &World, namespace: &str) -> Option<String> {
+    let quotas: Api<ResourceQuota> = Api::namespaced(world.admin(), namespace);
+    let quota = quotas.get_opt("longshore").await.unwrap()?;
+    Some(quota.spec?.hard?["requests.storage"].0.clone())
+}
+
+#[tokio::test]
+async fn removed_namespace_takes_its_requests_and_retires_its_name() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &with_namespace("acme")).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    equip_workspace(&world, "acme").await;
+    let only_first = json!({"spec": {"namespaces": [{"name": "acme"}]}});
+    patch::<Workspace>(&world, "acme", only_first).await;
+    let removed = async || {
+        let gone = get::<Namespace>(&world, "acme-test").await.is_none();
+        (gone && is_ready(&world, "acme").await.is_some()).then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "removed", removed).await;
+    let kept = kept(&world).await;
+    assert!(kept.contains(&"req-acme-1".to_owned()) && !kept.contains(&"req-acme-2".to_owned()), "{kept:?}");
+    assert_eq!(retired(&world).await, ["acme-test"]);
+}
+
+/// A tenant keeps a claim alive by a finalizer of its own: the storage is still used.
+#[tokio::test]
+async fn share_of_a_removed_namespace_returns_when_it_is_gone() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &with_namespace("acme")).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    assert_eq!(storage(&world, "acme").await.as_deref(), Some("15Gi"));
+    world
+        .apply([json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "kept", "namespace": "acme-test", "finalizers": ["example.com/kept"]},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}},
+        })])
+        .await;
+    patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": [{"name": "acme"}]}})).await;
+    let leaving = async || {
+        let namespace = get::<Namespace>(&world, "acme-test").await?;
+        let observed = get::<Workspace>(&world, "acme").await?;
+        let status = observed.status.clone()?;
+        (namespace.metadata.deletion_timestamp.is_some()
+            && status.observed_generation == observed.metadata.generation)
+            .then_some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "leaving", leaving).await;
+    assert_eq!(storage(&world, "acme").await.as_deref(), Some("15Gi"), "the claim is still there");
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(world.admin(), "acme-test");
+    let freed = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    claims.patch("kept", &PatchParams::default(), &freed).await.unwrap();
+    let returned = async || (storage(&world, "acme").await.as_deref() == Some("20Gi")).then_some(());
+    until_reached(&world, &Fault::none(), &clock, "returned", returned).await;
+}
