@@ -247,7 +247,8 @@ async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
             for name in hostile_names() {
                 let mut object = object.clone();
                 *object.pointer_mut(field).unwrap() = json!(name);
-                let written = api.create(&dry, &serde_json::from_value(object).unwrap());
+                let object = serde_json::from_value(object).unwrap();
+                let written = api.create(&dry, &object);
                 let written =
                     timeout(QUICKLY, written).await.unwrap_or_else(|_| panic!("{kind} {field} hangs"));
                 let refused = matches!(&written, Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422));
