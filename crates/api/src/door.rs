@@ -78,6 +78,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
             trail.recognised(actor);
             door.needs.ask(actor, &params)?;
         }
+        params.check()?;
         door.understands(&parts)?;
         parts.extensions.insert(Entry { actor: actor.clone(), from, params });
         let response = next.run(Request::from_parts(parts, body)).await;

@@ -3,6 +3,7 @@
 use axum::extract::RawPathParams;
 use domain::actor::{Actor, Who};
 use domain::ids::{TokenId, WorkspaceName};
+use domain::names::check_name;
 
 use crate::problem::Problem;
 
@@ -20,6 +21,26 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= 63 && text.bytes().all(plain)
 }
 
+/// What a part of a path names, for errors.
+fn kind(part: &str) -> &'static str {
+    const KINDS: [&str; 12] = [
+        "chart",
+        "cluster",
+        "invitation",
+        "namespace",
+        "node",
+        "operation",
+        "pool",
+        "release",
+        "repository",
+        "user",
+        "workspace",
+        "token",
+    ];
+    let part = if part == "repo" { "repository" } else { part };
+    KINDS.into_iter().find(|kind| *kind == part).unwrap_or("object")
+}
+
 impl Params {
     pub fn of(raw: &RawPathParams) -> Self {
         Self::named(raw.iter())
@@ -33,6 +54,12 @@ impl Params {
 
     pub fn has(&self, name: &str) -> bool {
         self.named.iter().any(|(own, _)| own == name)
+    }
+
+    /// Accepts a path all of whose parts are valid names of objects. Nothing is called what is not.
+    pub fn check(&self) -> Result<(), Problem> {
+        let invalid = self.named.iter().find(|(_, value)| check_name(value).is_err());
+        invalid.map_or(Ok(()), |(name, value)| Err(Problem::not_found(kind(name), value)))
     }
 
     /// Empty where the path has no such part.

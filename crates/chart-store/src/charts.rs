@@ -7,6 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use domain::clock::Clock;
+use domain::ids::shortened;
+use domain::names::check_subdomain;
 use helm_chart::index::Index;
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::Secret;
@@ -148,8 +150,10 @@ impl Charts {
         let name = repo.name_any();
         let lookup = |error| ChartError::Lookup { repo: name.clone(), source: Arc::new(error) };
         let secret = match &repo.spec.credential_ref {
-            Some(named) => self.secrets.get_opt(&named.name).await.map_err(lookup)?,
-            None => None,
+            Some(named) if check_subdomain(&named.name).is_ok() => {
+                self.secrets.get_opt(&named.name).await.map_err(lookup)?
+            }
+            _ => None,
         };
         match place(&name, repo, secret.as_ref()).await {
             Ok(Place::Served(repository)) => self.fetcher.check(&repository).await,
@@ -208,6 +212,7 @@ impl Charts {
 
     /// Where a repository is. One of another workspace is not there.
     async fn place(&self, name: &str, reader: &Reader) -> Result<Place, ChartError> {
+        check_subdomain(name).map_err(|_| ChartError::NoRepo(shortened(name)))?;
         let asked = self.known.get(&name.to_owned(), |_| 4096, async |_| self.look(name).await).await;
         let known = asked.map_err(|error| ChartError::Lookup { repo: name.to_owned(), source: error })?;
         let known = known.filter(|known| reader.may_read(&known.workspace));
@@ -221,8 +226,10 @@ impl Charts {
     async fn look(&self, name: &str) -> Result<Option<Known>, Arc<kube::Error>> {
         let Some(repo) = self.repos.get_opt(name).await.map_err(Arc::new)? else { return Ok(None) };
         let secret = match &repo.spec.credential_ref {
-            Some(named) => self.secrets.get_opt(&named.name).await.map_err(Arc::new)?,
-            None => None,
+            Some(named) if check_subdomain(&named.name).is_ok() => {
+                self.secrets.get_opt(&named.name).await.map_err(Arc::new)?
+            }
+            _ => None,
         };
         let place = place(name, &repo, secret.as_ref()).await;
         Ok(Some(Known { workspace: repo.spec.workspace, suspended: repo.spec.suspend, place }))

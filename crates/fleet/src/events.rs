@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::Resource;
 use kube::api::{ListParams, ObjectList};
 use kube::core::{ObjectMeta, Request};
+use kube_access::verb::declare;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -252,10 +253,11 @@ async fn read(
     let mut params = ListParams::default().fields(fields).limit(PAGE);
     loop {
         let call = request.list(&params).map_err(kube::Error::BuildRequest)?;
-        let page: ObjectList<Told> = client.request(call).await.map_err(|error| match &error {
-            kube::Error::Api(status) if status.code == 403 => Error::Forbidden(Box::new(error)),
-            _ => error.into(),
-        })?;
+        let page: ObjectList<Told> =
+            client.request(declare(call, "list")).await.map_err(|error| match &error {
+                kube::Error::Api(status) if status.code == 403 => Error::Forbidden(Box::new(error)),
+                _ => error.into(),
+            })?;
         take(page.items);
         match page.metadata.continue_.filter(|more| !more.is_empty()) {
             Some(more) => params.continue_token = Some(more),

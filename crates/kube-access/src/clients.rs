@@ -15,6 +15,7 @@ use kube::client::Body;
 use tower::service_fn;
 
 use crate::patience;
+use crate::verb::InvalidCall;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -27,6 +28,8 @@ pub(crate) enum Unsent {
     NoName { user: String },
     #[error("a client that acts as `{user}` was asked to act as somebody else besides")]
     TwoNames { user: String },
+    #[error(transparent)]
+    Invalid(InvalidCall),
 }
 
 /// A kubeconfig that acts as somebody.

@@ -1,16 +1,17 @@
 //! How long we wait for a cluster to answer.
 //!
-//! A call is answered whole within [`LIMIT`], or fails with [`Silent`]. What is meant to go on, such as a watch, must
-//! have begun by then. Whether a call that had no answer was done is not known: whoever made it looks again.
+//! A call is answered whole within [`LIMIT`], or fails with [`Silent`]. A stream, such as a watch, must have begun by then.
+//! Whether a call streams is declared by its caller ([`crate::verb`]) and not read from its URL. Whether a call that had no answer was done is not known: whoever made it looks again.
 
 use std::time::Duration;
 
-use http::{Request, Response, header};
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::timeout;
 
 use crate::clients::Unsent;
+use crate::verb;
 
 /// How long a cluster may take to answer.
 pub const LIMIT: Duration = Duration::from_secs(15);
@@ -24,7 +25,7 @@ pub struct Silent(pub Duration);
 pub fn is_out_of_reach(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
-        kube::Error::Service(cause) => !cause.is::<Unsent>(),
+        kube::Error::Service(_) => !is_unsent(error),
         kube::Error::HyperError(_) | kube::Error::ReadEvents(_) => true,
         _ => false,
     }
@@ -33,7 +34,12 @@ pub fn is_out_of_reach(error: &kube::Error) -> bool {
 /// Whether the same call may be answered otherwise later. Where not, the cluster has refused what we asked of it in our own name, and that is
 /// our mistake.
 pub fn may_pass(error: &kube::Error) -> bool {
-    !matches!(error, kube::Error::Api(status) if !matches!(status.code, 429 | 500..))
+    !is_unsent(error) && !matches!(error, kube::Error::Api(status) if !matches!(status.code, 429 | 500..))
+}
+
+/// Whether the request was refused here and never reached the cluster.
+fn is_unsent(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Service(cause) if cause.is::<Unsent>())
 }
 
 /// Sends the request, and waits no longer than `limit` for its answer.
@@ -42,10 +48,11 @@ pub(crate) async fn send(
     request: Request<Body>,
     limit: Duration,
 ) -> kube::Result<Response<Body>> {
-    let goes_on = goes_on(&request);
+    verb::check(&request).map_err(|error| kube::Error::Service(Box::new(Unsent::Invalid(error))))?;
+    let streams = verb::streams(&request);
     let answer = async {
         let answer = client.send(request).await?;
-        if goes_on {
+        if streams {
             return Ok(answer);
         }
         // With its body: a server can fall silent in the middle of it.
@@ -56,13 +63,6 @@ pub(crate) async fn send(
         Ok(answer) => answer,
         Err(_) => Err(kube::Error::Service(Box::new(Silent(limit)))),
     }
-}
-
-/// Whether the answer ends only when one of the two sides wants no more of it.
-fn goes_on(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    request.headers().contains_key(header::UPGRADE)
-        || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "follow=true"))
 }
 
 #[cfg(test)]

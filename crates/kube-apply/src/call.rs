@@ -10,6 +10,7 @@ use kube::Client;
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::params::ValidationDirective;
 use kube_access::patience::is_out_of_reach;
+use kube_access::verb::declare;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -42,7 +43,7 @@ pub(crate) async fn get(client: &Client, placed: &Placed) -> Result<Option<Value
     let name = placed.object.name();
     patiently(|| async {
         let request = placed.request().get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        absent_is_none(client.request(request).await)
+        absent_is_none(client.request(declare(request, "get")).await)
     })
     .await
 }
@@ -53,7 +54,7 @@ pub(crate) async fn get_metadata(client: &Client, placed: &Placed) -> Result<Opt
     patiently(|| async {
         let request =
             placed.request().get_metadata(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        absent_is_none(client.request(request).await)
+        absent_is_none(client.request(declare(request, "get_metadata")).await)
     })
     .await
 }
@@ -68,7 +69,7 @@ pub(crate) async fn create(client: &Client, placed: &Placed, mode: Mode) -> Resu
         if mode.validate {
             ask_for_validation(&mut request);
         }
-        client.request(request).await
+        client.request(declare(request, "create")).await
     })
     .await
 }
@@ -83,7 +84,7 @@ pub(crate) async fn replace(client: &Client, placed: &Placed, value: &Value, mod
     if mode.validate {
         ask_for_validation(&mut request);
     }
-    client.request(request).await
+    client.request(declare(request, "replace")).await
 }
 
 /// Applies the object: the cluster merges it into what is there.
@@ -114,7 +115,7 @@ async fn patch(
 ) -> Result<Value> {
     let request =
         placed.request().patch(placed.object.name(), params, patch).map_err(kube::Error::BuildRequest)?;
-    client.request(request).await
+    client.request(declare(request, "patch")).await
 }
 
 /// Deletes exactly this object. Whether there was one.
@@ -135,7 +136,7 @@ pub(crate) async fn delete(
     let deleted = patiently(|| async {
         let request =
             placed.request().delete(placed.object.name(), &params).map_err(kube::Error::BuildRequest)?;
-        absent_is_none(client.request::<Value>(request).await)
+        absent_is_none(client.request::<Value>(declare(request, "delete")).await)
     });
     Ok(deleted.await?.is_some())
 }

@@ -19,6 +19,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use kube::core::Request;
+use kube_access::verb::declare;
 use serde_json::Value;
 
 use crate::error::{Failure, kind_of};
@@ -190,7 +191,7 @@ async fn list(
     let mut all = Vec::new();
     loop {
         let call = at.list(&params).map_err(kube::Error::BuildRequest)?;
-        let mut page: Value = client.request(call).await?;
+        let mut page: Value = client.request(declare(call, "list")).await?;
         if let Value::Array(items) = page["items"].take() {
             all.extend(items);
         }

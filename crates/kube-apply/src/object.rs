@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use domain::Kind;
+use domain::names::{check_label, check_name};
 use serde_json::{Map, Value};
 
 /// A manifest, cheap to clone.
@@ -166,7 +167,15 @@ fn complaint(map: &Map<String, Value>) -> Option<String> {
         (name, beginning) if !name.is_empty() && !beginning.is_empty() => {
             Some(format!("{kind} {name}: metadata.name and metadata.generateName cannot both be set"))
         }
-        _ => None,
+        (name, beginning) => {
+            // Both become segments of an API path.
+            let name = if name.is_empty() { beginning } else { name };
+            let invalid = check_name(name).err().map(|why| format!("metadata.name: {why}"));
+            let namespace = Some(named("namespace")).filter(|namespace| !namespace.is_empty());
+            let invalid =
+                invalid.or_else(|| Some(format!("metadata.namespace: {}", check_label(namespace?).err()?)));
+            invalid.map(|why| format!("{kind}: {why}"))
+        }
     }
 }
 
@@ -187,6 +196,21 @@ mod tests {
         assert_eq!((object.id().group.as_str(), version(object.api_version())), ("apps", "v1"));
         assert_eq!((object.annotation("a"), object.annotation("b")), (Some("b"), None));
         assert_eq!(format!("{object:?}"), "Object(Deployment shop/web)");
+    }
+
+    #[test]
+    fn hostile_names_and_namespaces_are_refused() {
+        for name in domain::names::hostile_names() {
+            for (field, metadata) in [
+                ("name", json!({"name": name})),
+                ("name", json!({"generateName": name})),
+                ("namespace", json!({"name": "a", "namespace": name})),
+            ] {
+                let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+                let error = Object::from_value(object).unwrap_err().to_string();
+                assert!(error.starts_with(&format!("ConfigMap: metadata.{field}: ")), "{error}");
+            }
+        }
     }
 
     #[test]

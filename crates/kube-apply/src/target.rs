@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use domain::names::{check_label, check_subdomain};
 use kube::Client;
 use kube::core::{ApiResource, DynamicObject, Request, Resource};
 use serde_json::Value;
@@ -135,10 +136,15 @@ fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
     else {
         return Vec::new();
     };
+    // They become segments of API paths; the cluster refuses the definition.
+    if check_subdomain(&group).and(check_label(&plural)).is_err() {
+        return Vec::new();
+    }
     let namespaced = spec["scope"] == "Namespaced";
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let served = versions.iter().filter(|version| version["served"] == true);
     let versions = served.filter_map(|version| text(&version["name"]));
+    let versions = versions.filter(|version| check_label(version).is_ok());
     let made = versions.map(|version| {
         let api_version = format!("{group}/{version}");
         let resource = ApiResource {

@@ -10,6 +10,7 @@
 pub mod parts;
 pub mod status;
 
+use domain::names::{NAME_PATTERN, SUBDOMAIN_PATTERN};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -67,7 +68,7 @@ pub struct HelmReleaseSpec {
     pub values: String,
     /// The chart in the repository. Of an OCI reference or a package it is checked where it is given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 250))]
+    #[schemars(length(max = 250), regex(pattern = CHART_PATTERN))]
     pub chart_name: String,
     /// A version or a range; empty: the newest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -79,8 +80,10 @@ pub struct HelmReleaseSpec {
     pub chart_app_version: String,
     /// The application in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = NAME_PATTERN))]
     pub application_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = NAME_PATTERN))]
     pub application_version_id: Option<String>,
 
     /// Where the chart is.
@@ -97,8 +100,9 @@ pub struct HelmReleaseSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub values_from: Vec<ValuesReference>,
-    /// How often everything is looked at anew, for example `10m`; without it, when something changes.
+    /// How often everything is looked at anew, for example `10m`, at least `30s`; without it, when something changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("duration(self) >= duration('30s')").message("an interval is at least 30s"))]
     #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
     pub interval: Option<String>,
     /// Releases of the same namespace that must be ready first.
@@ -129,13 +133,16 @@ pub struct HelmReleaseSpec {
     pub deletion_policy: DeletionPolicy,
     /// The ServiceAccount of the release's own namespace that it acts as; without it `longshore-deployer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub service_account_name: Option<String>,
     /// The request that this release belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("requestRef cannot be changed"))]
     pub request_ref: Option<RequestRef>,
 }
+
+/// A regular expression of the names of charts: text without separators of URLs and control characters.
+const CHART_PATTERN: &str = r"^[^/?#%\x00-\x20\x7f]*$";
 
 /// The ServiceAccount that a hand-written release acts as when it names none.
 pub const DEPLOYER: &str = "longshore-deployer";

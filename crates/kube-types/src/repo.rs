@@ -3,6 +3,7 @@
 //! Always true in what the platform writes: no password and no key is in it. Those are in the Secret that `credentialRef` names,
 //! in the platform's own namespace, of the type `longshore.dev/repo-credentials` and labelled with the same workspace.
 
+use domain::names::{OPTIONAL_LABEL_PATTERN, SUBDOMAIN_PATTERN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -39,7 +40,7 @@ pub struct HelmRepoSpec {
     pub name: String,
     /// Whose it is; empty: everybody's.
     #[serde(default)]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub workspace: String,
     /// `http`, `https` or `oci`. Nobody's name and password are in it.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^(https?|oci)://[^\s@/?#]+(/[^\s?#@]*)?$"))]
@@ -130,7 +131,7 @@ impl HelmRepoCredential {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialRef {
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
 }
 

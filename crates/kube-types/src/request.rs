@@ -4,6 +4,7 @@
 //! release acts ([`RunAs`]). The values are in a Secret of the system's namespace, one for each version.
 //! Elsewhere: the release itself (`crate::release`).
 
+use domain::names::{LABEL_PATTERN, OPTIONAL_LABEL_PATTERN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -45,13 +46,13 @@ pub struct HelmRequestSpec {
     #[schemars(length(min = 1, max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a release keeps its name"))]
     pub release_name: String,
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays in its workspace"))]
     pub workspace: String,
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays on its cluster"))]
     pub cluster: String,
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays in its namespace"))]
     pub namespace: String,
     /// Where the chart was asked from.
@@ -95,6 +96,7 @@ pub struct HelmRequestSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAs {
     /// The person's id. Empty: the namespace's deployer, for what was taken from a Helm record that is not trusted.
+    #[schemars(length(max = 63), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub user: String,
     /// The UID of the person's account: another under the same id is somebody else.
     pub uid: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use domain::names::{LABEL_PATTERN, OPTIONAL_LABEL_PATTERN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -37,7 +38,7 @@ pub struct WorkspaceSpec {
     pub display_name: String,
     /// The person whose personal workspace it is; empty for one that people share.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 11))]
+    #[schemars(length(max = 11), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub owner: String,
     #[serde(default)]
     #[schemars(length(max = 500))]
@@ -116,6 +117,7 @@ impl Allowance {
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// The person's id.
+    #[schemars(length(max = 63), regex(pattern = LABEL_PATTERN))]
     pub user: String,
     pub role: String,
 }
@@ -140,7 +142,7 @@ pub struct Invitation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceNamespace {
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = 63), regex(pattern = LABEL_PATTERN))]
     pub name: String,
     /// Its share of the workspace's quota.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

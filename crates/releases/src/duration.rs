@@ -1,5 +1,6 @@
 //! Lengths of time as Go and Flux write them: `1h30m`, `10m`, `2.5s`, `500ms`.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -22,9 +23,59 @@ pub fn parse(text: &str) -> Option<Duration> {
     (!text.is_empty() && seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds))
 }
 
+/// The shortest interval of a release. The schema refuses shorter ones; objects from before it are clamped.
+pub const MIN_INTERVAL: Duration = Duration::from_secs(30);
+pub const MAX_INTERVAL: Duration = Duration::from_hours(24 * 30);
+/// The bounds of `options.timeout`. The schema refuses others; objects from before it are clamped.
+pub const MIN_TIMEOUT: Duration = Duration::from_secs(1);
+pub const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// The interval that a text asks for, within its bounds; none where the text is none.
+pub fn interval(text: &str, min: Duration) -> Option<Duration> {
+    bounded(text, min, MAX_INTERVAL)
+}
+
+/// The timeout that a text asks for, within its bounds; none where the text is none.
+pub fn timeout(text: &str) -> Option<Duration> {
+    bounded(text, MIN_TIMEOUT, MAX_TIMEOUT)
+}
+
+fn bounded(text: &str, min: Duration, max: Duration) -> Option<Duration> {
+    parse(text).map(|length| length.clamp(min, max))
+}
+
+/// `length` and up to a tenth more, always the same for one key: so that what began together does not go on together.
+pub fn jittered(length: Duration, key: impl Hash) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let thousandths = u32::try_from(hasher.finish() % 100).unwrap_or_default();
+    length.saturating_add((length / 1000).saturating_mul(thousandths))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_and_timeouts_are_clamped() {
+        for (text, seconds) in [("0s", 30), ("0.0000000001ms", 30), ("1m", 60), ("8783h", 30 * 24 * 3600)] {
+            assert_eq!(interval(text, MIN_INTERVAL), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for (text, seconds) in [("0s", 1), ("5m", 300), ("2h", 3600), ("8783h", 3600)] {
+            assert_eq!(timeout(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!((interval("soon", MIN_INTERVAL), timeout("")), (None, None));
+    }
+
+    #[test]
+    fn jitter_adds_up_to_a_tenth_and_differs_between_keys() {
+        let length = Duration::from_secs(100);
+        let all: Vec<Duration> = (0..100).map(|key| jittered(length, key)).collect();
+        assert!(all.iter().all(|one| (length..length * 11 / 10).contains(one)), "{all:?}");
+        assert!(all.iter().any(|one| *one != all[0]));
+        assert_eq!(jittered(length, 7), jittered(length, 7));
+        assert_eq!(jittered(Duration::MAX, 7), Duration::MAX);
+    }
 
     #[test]
     fn what_go_writes_is_understood_and_nothing_else() {

@@ -1,5 +1,7 @@
 //! Why a pass could not be finished. It is tried again after a pause.
 
+use std::time::Duration;
+
 use helm_release::StorageError;
 
 use crate::key::Key;
@@ -14,6 +16,8 @@ pub enum PassError {
     Helm(String),
     #[error("cannot write the status of release `{0}`: it changes all the time")]
     Contended(Key),
+    #[error("not done within {} s", .0.as_secs())]
+    Deadline(Duration),
     #[error("cannot read the records of a release: {0}")]
     Records(#[from] StorageError),
 }

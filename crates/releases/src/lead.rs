@@ -14,16 +14,17 @@ use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use kube::ResourceExt;
 use kube::runtime::events::Recorder;
-use kube_access::controller::runtime;
+use kube_access::controller::{Limits, runtime};
 use kube_access::queue::{self, Next};
 use kube_access::{Change, Clients, Feed};
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::charts::Charts;
+use crate::duration;
 use crate::error::PassError;
 use crate::key::Key;
 use crate::known::Known;
@@ -35,14 +36,33 @@ use crate::workloads::Workloads;
 use crate::workloads::customs::Customs;
 use crate::{Releases, sweep};
 
-/// So many releases are worked on at once. Much of it is waiting for the cluster.
-const AT_ONCE: usize = 32;
+/// The slots of the release controller. Much of a reconcile is waiting for the cluster; one that takes longer than ten seconds waits
+/// for something outside, such as a repository, a hook or pods.
+const RELEASE_SLOTS: Limits = Limits {
+    active: 64,
+    active_share: 8,
+    reserve: 16,
+    slow: 512,
+    slow_share: 128,
+    slow_after: Duration::from_secs(10),
+    // Each reconcile has a shorter one, by the timeout of its release.
+    deadline: Duration::from_hours(5),
+};
+/// The slots of the request controller.
+const REQUEST_SLOTS: Limits = Limits {
+    active: 32,
+    active_share: 8,
+    reserve: 8,
+    slow: 0,
+    slow_share: 0,
+    slow_after: Duration::MAX,
+    deadline: Duration::from_mins(5),
+};
 
-/// A pass that takes longer waits for something outside, such as a repository, a hook or pods: it keeps nobody else from
-/// being worked on, up to so many.
-const LONG: Duration = Duration::from_secs(10);
-const LONG_AT_ONCE: usize = 512;
-const REQUESTS_AT_ONCE: usize = 16;
+/// The shortest deadline of a reconcile of a release.
+const MIN_DEADLINE: Duration = Duration::from_mins(30);
+/// An operation may take its timeout several times over: for hooks, for the objects, and for what a failure is followed by.
+const DEADLINE_TIMEOUTS: u32 = 4;
 
 /// What both controllers work with.
 pub(crate) struct Controller {
@@ -68,7 +88,6 @@ pub(crate) struct Controller {
     /// Who waits for whom.
     pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
     again: mpsc::UnboundedSender<Key>,
-    hands: Semaphore,
 }
 
 impl Releases {
@@ -123,7 +142,6 @@ impl Releases {
             told_requests: Told::default(),
             waiting: Mutex::default(),
             again,
-            hands: Semaphore::new(AT_ONCE),
         }
     }
 }
@@ -136,7 +154,12 @@ impl Controller {
             release.spec.request_ref.as_ref().map(|request| request.name.clone())
         });
         let keys = stream::select(of_requests, of_releases).filter_map(ready);
-        queue::run("helm-request", keys, REQUESTS_AT_ONCE, move |name: &String| {
+        let owner = self.clone();
+        let tenant_of = move |name: &String| match owner.requests.get(name) {
+            Some(request) => format!("workspace {}", request.spec.workspace),
+            None => format!("request {name}"),
+        };
+        queue::run_fair("helm-request", keys, REQUEST_SLOTS, tenant_of, move |name: &String| {
             self.clone().request_passed(name.clone())
         })
         .await;
@@ -162,9 +185,15 @@ impl Controller {
             received(again).map(Some).boxed(),
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
-        let at_once = AT_ONCE + LONG_AT_ONCE;
-        queue::run("helm-release", keys, at_once, move |key: &Key| self.clone().release_passed(key.clone()))
-            .await;
+        let owner = self.clone();
+        let tenant_of = move |key: &Key| match owner.people.workspace_of(&key.namespace) {
+            Some(workspace) => format!("workspace {workspace}"),
+            None => format!("namespace {}", key.namespace),
+        };
+        queue::run_fair("helm-release", keys, RELEASE_SLOTS, tenant_of, move |key: &Key| {
+            self.clone().release_passed(key.clone())
+        })
+        .await;
         drop(marks);
     }
 
@@ -174,16 +203,21 @@ impl Controller {
 
     fn release_passed(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, PassError>> {
         apart(async move {
-            let hand = self.hands.acquire().await.expect("nobody closes it");
-            let mut pass = self.pass_release(&key);
-            let done = if let Ok(done) = timeout(LONG, &mut pass).await {
-                done
-            } else {
-                drop(hand);
-                pass.await
-            };
-            settle(done)
+            let limit = self.deadline(&key);
+            match timeout(limit, self.pass_release(&key)).await {
+                Ok(done) => settle(done),
+                // Its operation stays in the status and counts as interrupted.
+                Err(_) => Err(PassError::Deadline(limit)),
+            }
         })
+    }
+
+    /// When a reconcile of a release is cancelled. The next one continues it, as after a crash.
+    fn deadline(&self, key: &Key) -> Duration {
+        let release = self.releases.get_in(&key.namespace, &key.name);
+        let timeout = release.as_ref().and_then(|release| release.spec.options.timeout.as_deref());
+        let timeout = timeout.and_then(duration::timeout).unwrap_or_default();
+        MIN_DEADLINE.max(timeout.saturating_mul(DEADLINE_TIMEOUTS))
     }
 
     /// Those who wait for this release look again.

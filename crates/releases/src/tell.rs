@@ -3,6 +3,8 @@
 //! Always true: a pass that found nothing new tells the same status, which is then not written. Each change of state has one
 //! number and one transition.
 
+use std::time::Duration;
+
 use domain::Kind;
 use domain::clock::after;
 use domain::release::State;
@@ -65,6 +67,9 @@ pub(crate) struct Telling {
 impl Telling {
     pub fn new(before: Option<&HelmReleaseStatus>, generation: Option<i64>, now: Timestamp) -> Self {
         let mut status = before.cloned().unwrap_or_default();
+        if status.observed_generation != generation {
+            status.interruptions = 0;
+        }
         status.observed_generation = generation;
         Self { status, generation, now }
     }
@@ -81,6 +86,7 @@ impl Telling {
 
     /// Something is begun.
     pub fn started(mut self, state: State, kind: &str, id: &str, deadline: Timestamp) -> Self {
+        self.count_interruption();
         self.status.operation = Some(Operation {
             id: id.to_owned(),
             kind: kind.to_owned(),
@@ -128,6 +134,7 @@ impl Telling {
             if status.attempted_hash == attempted { status.attempts.saturating_add(1) } else { 1 };
         attempted.clone_into(&mut status.attempted_hash);
         status.operation = None;
+        status.interruptions = 0;
         if helm.is_some() {
             status.helm = helm;
         }
@@ -224,7 +231,31 @@ impl Telling {
 
     /// An operation of ours that nobody ended is over.
     pub fn interrupted(mut self) -> Self {
+        self.count_interruption();
+        self
+    }
+
+    /// An operation ended before it changed anything.
+    pub fn withdrawn(mut self) -> Self {
         self.status.operation = None;
+        self
+    }
+
+    /// Its operations keep being interrupted. The next attempt is after `pause`, or when the spec changes.
+    pub fn crash_looped(mut self, attempted: &str, pause: Duration) -> Self {
+        self.count_interruption();
+        let message = format!(
+            "{} operations in a row were interrupted; the next attempt is in {} s, or when the spec changes",
+            self.status.interruptions,
+            pause.as_secs()
+        );
+        let status = &mut self.status;
+        status.attempts = status.attempts.saturating_add(1);
+        attempted.clone_into(&mut status.attempted_hash);
+        status.next_retry_time = Some(Time(after(self.now, pause)));
+        self.turn(State::Failed, "CrashLoop", &message);
+        self.find(READY, false, "CrashLoop", &message);
+        self.find(STALLED, true, "CrashLoop", &message);
         self
     }
 
@@ -259,8 +290,16 @@ impl Telling {
         self
     }
 
+    /// Ends an operation that is still in the status: it was interrupted.
+    fn count_interruption(&mut self) {
+        if self.status.operation.take().is_some() {
+            self.status.interruptions = self.status.interruptions.saturating_add(1);
+        }
+    }
+
     fn settle(&mut self) {
         let status = &mut self.status;
+        status.interruptions = 0;
         status.operation = None;
         status.attempts = 0;
         status.attempted_hash.clear();

@@ -11,6 +11,7 @@ mod house;
 mod identity;
 mod logs;
 mod matrix;
+mod names;
 mod outage;
 mod releases;
 mod repos;

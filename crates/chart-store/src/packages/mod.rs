@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::clock::Clock;
+use domain::ids::shortened;
+use domain::names::check_subdomain;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -137,6 +139,7 @@ impl Packages {
     }
 
     async fn read(&self, name: &str) -> Result<HelmPackage, ChartError> {
+        check_subdomain(name).map_err(|_| ChartError::NoPackage(shortened(name)))?;
         self.entries.get_opt(name).await?.ok_or_else(|| ChartError::NoPackage(name.to_owned()))
     }
 

@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use helm_template::budget::Admission as _;
+use domain::names::check_name;
 use helm_template::data::{Data, Members};
 use helm_template::outside;
 use helm_template::value::Str;
@@ -89,6 +90,10 @@ impl Lookup<'_> {
         let Some(Kind { resource, namespaced }) = self.kind(api_version, kind).await? else {
             return Ok(none());
         };
+        // Both become segments of an API path.
+        for name in [namespace, name].into_iter().filter(|name| !name.is_empty()) {
+            check_name(name).map_err(|why| Str::from(format!("lookup of {kind}: {why}")))?;
+        }
         let client = self.cluster.client.clone();
         let api: Api<DynamicObject> = if namespaced && !namespace.is_empty() {
             Api::namespaced_with(client, namespace, &resource)

@@ -127,6 +127,24 @@ async fn templates_see_the_cluster_as_the_actor_may() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lookup_of_a_hostile_name_makes_no_other_call() {
+    let client = Cluster::in_memory().await.client(User::admin());
+    for name in domain::names::hostile_names() {
+        let name = serde_json::to_string(&name).unwrap();
+        for arguments in [format!("\"default\" {name}"), format!("{name} \"x\""), format!("{name} \"\"")] {
+            let asked = format!("a: {{{{ lookup \"v1\" \"ConfigMap\" {arguments} | len }}}}");
+            let asked = text(&client, &asked, true);
+            let refused =
+                tokio::time::timeout(std::time::Duration::from_secs(20), asked).await.unwrap().unwrap_err();
+            assert!(
+                refused.contains("lookup of ConfigMap") && refused.contains("is not a valid name"),
+                "{refused}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn templates_do_not_ask_without_end() {
     let client = Cluster::in_memory().await.client(User::admin());
     let asking = "{{ range until 1001 }}{{ $x := lookup \"v1\" \"ConfigMap\" \"default\" \"x\" }}{{ end }}";

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use domain::actor::{Actor, Impersonation, Via, Who};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
-use futures::StreamExt;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, WatchParams};
@@ -189,23 +188,4 @@ async fn a_cluster_that_does_not_answer_is_given_up_and_recognised() {
     assert!(is_out_of_reach(&maps.get("x").await.unwrap_err()));
     fault.turn(Line::Sound);
     assert!(!is_out_of_reach(&maps.get("x").await.unwrap_err()), "a refusal is an answer");
-}
-
-#[tokio::test]
-async fn a_body_that_never_ends_is_given_up_but_a_watch_goes_on() {
-    let endless = |_: Request<Body>| async {
-        let frames =
-            futures::stream::once(async { Ok::<_, kube::Error>(http_body::Frame::data("{\n".into())) });
-        let body = http_body_util::StreamBody::new(frames.chain(futures::stream::pending()));
-        Ok::<_, kube::Error>(http::Response::new(body))
-    };
-    let limit = Duration::from_millis(200);
-    let client = Clients::with_limit(kube::Client::new(service_fn(endless), "default"), limit).own();
-    let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
-    assert!(is_out_of_reach(
-        &client.send(get("/api/v1/pods?limit=5&labelSelector=watch%3Dtrue")).await.unwrap_err()
-    ));
-    for goes_on in ["/api/v1/pods?limit=5&watch=true", "/api/v1/namespaces/x/pods/y/log?follow=true"] {
-        client.send(get(goes_on)).await.unwrap();
-    }
 }

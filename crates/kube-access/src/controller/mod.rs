@@ -2,9 +2,12 @@
 //!
 //! Modules:
 //! - [`queue`]: keys to reconcile, with backoff; a panic in one reconcile is an error of that key alone.
+//! - [`fair`]: slots of a controller, shared among tenants.
 //! - [`runtime`]: restarts controllers, caches, listeners and sweeps that end or panic, counts it, and reports what is not healthy.
 
+pub mod fair;
 pub mod queue;
 pub mod runtime;
 
+pub use fair::Limits;
 pub use runtime::{Panicked, Runtime, TaskHandle, isolate, runtime};

@@ -2,20 +2,26 @@
 //!
 //! A controller hands in the keys of what changed and a pass over one of them. A key waits at most once however often
 //! it is handed in, and is never worked on twice at the same time; handed in during its pass, it is due again after it.
+//! Slots are shared fairly among the tenants of keys ([`super::fair`]).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
+use super::fair::{Limits, Slots};
 use super::runtime::{isolate, runtime};
 
 /// The pause after a first failure; each further one of the same key doubles it.
 pub const PAUSE: Duration = Duration::from_millis(200);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A key whose reconcile panicked or exceeded its deadline so often in a row is quarantined: it is reconciled rarely, however often
+/// it changes.
+pub const QUARANTINED_AFTER: u32 = 5;
+pub const LONGEST_QUARANTINE: Duration = Duration::from_mins(10);
 /// Upper bound of every delay. A key that asks for a longer one is reconciled earlier, which is always correct.
 const MAX_DELAY: Duration = Duration::from_hours(24 * 30);
 
@@ -30,7 +36,8 @@ pub enum Next {
 
 /// Passes over every key that is handed in, over so many at once. Ends when the keys do and all that was due is done.
 ///
-/// A panic in `sync` is an error of that key: it is logged, counted for `controller`, and tried again with backoff, and the other keys go on.
+/// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for `controller`, and tried
+/// again with backoff, and the other keys go on. So is a reconcile that exceeds its deadline.
 pub async fn run<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
@@ -40,49 +47,84 @@ pub async fn run<K, E>(
     K: Ord + Clone + Display,
     E: Display,
 {
+    run_fair(controller, keys, Limits::from(at_once), K::to_string, sync).await;
+}
+
+/// As [`run`], with slots that are shared fairly among tenants ([`super::fair`]). `tenant_of` names the tenant of a key.
+pub async fn run_fair<K, E>(
+    controller: &'static str,
+    keys: impl Stream<Item = K>,
+    limits: Limits,
+    tenant_of: impl Fn(&K) -> String,
+    sync: impl AsyncFn(&K) -> Result<Next, E>,
+) where
+    K: Ord + Clone + Display,
+    E: Display,
+{
     let mut keys = pin!(keys.fuse());
-    let mut due = Due::default();
+    let mut due = Due::new(controller, limits);
+    let health = runtime().queue(controller);
     let mut passes = FuturesUnordered::new();
     loop {
-        while passes.len() < at_once.max(1)
-            && let Some(key) = due.begin()
-        {
+        while let Some((tenant, key)) = due.begin(Instant::now()) {
             passes.push(async {
-                let done = isolate(sync(&key)).await;
-                (key, done)
+                let done = timeout(limits.deadline, isolate(sync(&key))).await;
+                (tenant, key, done)
             });
         }
+        health.report(due.slots.usage(), due.quarantined);
         if keys.is_done() && passes.is_empty() {
             return;
         }
         let wakes = due.wakes();
         tokio::select! {
-            key = keys.next(), if !keys.is_done() => key.into_iter().for_each(|key| due.add(key)),
-            Some((key, done)) = passes.next(), if !passes.is_empty() => {
-                let done = match done {
-                    Ok(Ok(next)) => Ok(next),
-                    Ok(Err(error)) => {
-                        runtime().count_error(controller, false);
-                        Err(error.to_string())
-                    }
-                    Err(panicked) => {
-                        runtime().count_error(controller, true);
-                        Err(panicked.to_string())
-                    }
-                };
-                due.end(controller, key, done, Instant::now());
+            key = keys.next(), if !keys.is_done() => {
+                let now = Instant::now();
+                key.into_iter().for_each(|key| due.add(&tenant_of(&key), key, now));
             }
-            () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => due.wake(Instant::now()),
+            Some((tenant, key, done)) = passes.next(), if !passes.is_empty() => {
+                let done = match done {
+                    Ok(Ok(Ok(next))) => Ok(next),
+                    Ok(Ok(Err(error))) => Err(Failed::Error(error.to_string())),
+                    Ok(Err(panicked)) => Err(Failed::Crash(panicked.to_string())),
+                    Err(_) => Err(Failed::Crash(format!("not done within {} s", limits.deadline.as_secs()))),
+                };
+                if let Err(failed) = &done {
+                    runtime().count_error(controller, matches!(failed, Failed::Crash(_)));
+                }
+                due.end(&tenant, key, done, Instant::now());
+            }
+            () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {
+                due.wake(Instant::now(), &tenant_of);
+            }
             else => {}
+        }
+    }
+}
+
+/// Why a reconcile did not succeed.
+enum Failed {
+    Error(String),
+    /// It panicked or exceeded its deadline.
+    Crash(String),
+}
+
+impl Failed {
+    fn cause(&self) -> &str {
+        match self {
+            Self::Error(cause) | Self::Crash(cause) => cause,
         }
     }
 }
 
 /// Which keys are due, under way, or due later.
 struct Due<K> {
-    waiting: VecDeque<K>,
+    controller: &'static str,
+    slots: Slots<K>,
     states: BTreeMap<K, State>,
     timers: BTreeSet<(Instant, K)>,
+    /// How many keys are quarantined.
+    quarantined: usize,
 }
 
 #[derive(Default)]
@@ -91,39 +133,57 @@ struct State {
     under_way: bool,
     timer: Option<Instant>,
     failures: u32,
-}
-
-impl<K> Default for Due<K> {
-    fn default() -> Self {
-        Self { waiting: VecDeque::new(), states: BTreeMap::new(), timers: BTreeSet::new() }
-    }
+    /// Panics and exceeded deadlines in a row.
+    crashes: u32,
+    /// When a quarantined key may be reconciled again at the earliest.
+    not_before: Option<Instant>,
 }
 
 impl<K: Ord + Clone + Display> Due<K> {
-    fn add(&mut self, key: K) {
+    fn new(controller: &'static str, limits: Limits) -> Self {
+        let (states, timers) = (BTreeMap::new(), BTreeSet::new());
+        Self { controller, slots: Slots::new(limits), states, timers, quarantined: 0 }
+    }
+
+    fn add(&mut self, tenant: &str, key: K, now: Instant) {
         let state = self.states.entry(key.clone()).or_default();
         if let Some(at) = state.timer.take() {
             self.timers.remove(&(at, key.clone()));
         }
+        // A change of a quarantined object is a reason to try it again, but not at any rate.
+        if let Some(at) = state.not_before.filter(|at| *at > now && !state.under_way && !state.waits) {
+            state.timer = Some(at);
+            self.timers.insert((at, key));
+            return;
+        }
         if !state.waits {
             state.waits = true;
             if !state.under_way {
-                self.waiting.push_back(key);
+                self.slots.push(tenant, key, now);
             }
         }
     }
 
-    /// The next key to pass over.
-    fn begin(&mut self) -> Option<K> {
-        let key = self.waiting.pop_front()?;
+    /// The next key to reconcile, with its tenant.
+    fn begin(&mut self, now: Instant) -> Option<(String, K)> {
+        let (tenant, key) = self.slots.begin(now)?;
         let state = self.states.entry(key.clone()).or_default();
         (state.waits, state.under_way) = (false, true);
-        Some(key)
+        Some((tenant, key))
     }
 
-    fn end(&mut self, controller: &'static str, key: K, done: Result<Next, String>, now: Instant) {
+    fn end(&mut self, tenant: &str, key: K, done: Result<Next, Failed>, now: Instant) {
+        self.slots.end(tenant, &key);
         let state = self.states.entry(key.clone()).or_default();
         state.under_way = false;
+        let was_quarantined = state.crashes >= QUARANTINED_AFTER;
+        state.crashes = match done {
+            Err(Failed::Crash(_)) => state.crashes.saturating_add(1),
+            _ => 0,
+        };
+        let is_quarantined = state.crashes >= QUARANTINED_AFTER;
+        self.quarantined = self.quarantined + usize::from(is_quarantined) - usize::from(was_quarantined);
+        state.not_before = is_quarantined.then(|| now + LONGEST_PAUSE);
         let later = match done {
             Ok(next) => {
                 state.failures = 0;
@@ -132,8 +192,9 @@ impl<K: Ord + Clone + Display> Due<K> {
                     Next::After(pause) => Some(pause),
                 }
             }
-            Err(error) => {
-                let backoff = pause(state.failures);
+            Err(failed) => {
+                let backoff = if is_quarantined { quarantine(state.crashes) } else { pause(state.failures) };
+                let (controller, error) = (self.controller, failed.cause());
                 // Once per backoff step: a key that keeps failing does not fill the log.
                 if state.failures == 0 || backoff > pause(state.failures.saturating_sub(1)) {
                     tracing::warn!(controller, %key, error, ?backoff, "reconcile failed; retrying");
@@ -145,8 +206,10 @@ impl<K: Ord + Clone + Display> Due<K> {
             }
         };
         match later {
-            _ if state.waits => self.waiting.push_back(key),
+            _ if state.waits && state.not_before.is_none() => self.slots.push(tenant, key, now),
             Some(pause) => {
+                let pause = if state.waits { LONGEST_PAUSE } else { pause };
+                state.waits = false;
                 let at = now + pause.min(MAX_DELAY);
                 state.timer = Some(at);
                 self.timers.insert((at, key));
@@ -157,16 +220,18 @@ impl<K: Ord + Clone + Display> Due<K> {
 
     /// When the first timer is over.
     fn wakes(&self) -> Option<Instant> {
-        self.timers.first().map(|(at, _)| *at)
+        let timer = self.timers.first().map(|(at, _)| *at);
+        timer.into_iter().chain(self.slots.wakes()).min()
     }
 
-    fn wake(&mut self, now: Instant) {
+    fn wake(&mut self, now: Instant, tenant_of: impl Fn(&K) -> String) {
+        self.slots.demote(now, &tenant_of);
         while let Some((at, key)) = self.timers.pop_first() {
             if at > now {
                 self.timers.insert((at, key));
                 return;
             }
-            self.add(key);
+            self.add(&tenant_of(&key), key, now);
         }
     }
 }
@@ -174,6 +239,12 @@ impl<K: Ord + Clone + Display> Due<K> {
 /// The pause after that many failures before this one.
 fn pause(failures: u32) -> Duration {
     LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(failures)))
+}
+
+/// The pause after that many panics and exceeded deadlines in a row.
+fn quarantine(crashes: u32) -> Duration {
+    let steps = crashes.saturating_sub(QUARANTINED_AFTER).saturating_add(1);
+    LONGEST_QUARANTINE.min(LONGEST_PAUSE.saturating_mul(2_u32.saturating_pow(steps)))
 }
 
 #[cfg(test)]

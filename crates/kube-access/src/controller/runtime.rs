@@ -19,9 +19,12 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
+
+use super::fair::Usage;
 
 /// Backoff after the first failure of a task; each further failure doubles it.
 const BACKOFF: Duration = Duration::from_millis(200);
@@ -30,6 +33,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 const STABLE_AFTER: Duration = Duration::from_secs(1);
 /// A task that ran for this long starts again with the shortest backoff.
 const RESET_AFTER: Duration = Duration::from_mins(1);
+/// A controller that has had no slot for a tenant below its share for this long is not healthy.
+const STARVED_AFTER: Duration = Duration::from_mins(1);
 
 /// A future panicked. The message is for the log: it may quote an object.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +85,22 @@ struct Inner {
     restarts: Family<TaskLabels, Counter>,
     errors: Family<ControllerLabels, Counter>,
     panics: Family<ControllerLabels, Counter>,
+    /// The queues of running controllers, by an id of their own.
+    queues: Mutex<BTreeMap<u64, (&'static str, QueueReport)>>,
+    queue_gauges: Family<QueueLabels, Gauge>,
+}
+
+/// The last report of a queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct QueueReport {
+    usage: Usage,
+    quarantined: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    controller: &'static str,
+    state: &'static str,
 }
 
 /// Tasks that are not healthy, by an id of their own: several may have one name.
@@ -91,15 +112,44 @@ struct Failing {
 
 impl Runtime {
     pub fn register(&self, registry: &mut Registry) {
-        let Inner { restarts, errors, panics, .. } = &*self.0;
+        let Inner { restarts, errors, panics, queue_gauges, .. } = &*self.0;
         registry.register("task_restarts", "Tasks restarted after they ended or panicked", restarts.clone());
         registry.register("reconcile_errors", "Reconciles that failed, panics included", errors.clone());
-        registry.register("reconcile_panics", "Reconciles that panicked", panics.clone());
+        registry.register(
+            "reconcile_panics",
+            "Reconciles that panicked or exceeded their deadline",
+            panics.clone(),
+        );
+        registry.register(
+            "reconcile_queue",
+            "Keys of a controller that wait, run, run for long, or are quarantined",
+            queue_gauges.clone(),
+        );
     }
 
-    /// Tasks that ended or panicked and are not stable again, one line each. Contains nothing of any object but the path of a watch.
+    /// Tasks that ended or panicked and are not stable again, and controllers without a free slot for a tenant below its share, one
+    /// line each. Contains nothing of any object but the path of a watch.
     pub fn failing(&self) -> Vec<String> {
-        self.0.failing.lock().tasks.values().cloned().collect()
+        let mut failing: Vec<String> = self.0.failing.lock().tasks.values().cloned().collect();
+        let now = Instant::now();
+        for (controller, QueueReport { usage, .. }) in self.0.queues.lock().values() {
+            let waited = usage.starving_since.map(|since| now.saturating_duration_since(since));
+            if let Some(waited) = waited.filter(|waited| *waited >= STARVED_AFTER) {
+                failing.push(format!(
+                    "controller {controller}: no slot for {} s, {} keys wait",
+                    waited.as_secs(),
+                    usage.waiting
+                ));
+            }
+        }
+        failing
+    }
+
+    /// The entry of a controller's queue in the metrics and in [`Runtime::failing`], until it is dropped.
+    pub(super) fn queue(&self, controller: &'static str) -> QueueHealth<'_> {
+        let mut failing = self.0.failing.lock();
+        failing.next_id = failing.next_id.wrapping_add(1);
+        QueueHealth { runtime: self, controller, id: failing.next_id }
     }
 
     /// Runs a task for ever. `start` begins it anew after each end. `name` labels the metric; `subject` tells tasks of one name apart.
@@ -183,6 +233,46 @@ impl Runtime {
         if is_panic {
             self.0.panics.get_or_create(&labels).inc();
         }
+    }
+}
+
+/// Reports how a queue does.
+pub(super) struct QueueHealth<'a> {
+    runtime: &'a Runtime,
+    controller: &'static str,
+    id: u64,
+}
+
+impl QueueHealth<'_> {
+    pub fn report(&self, usage: Usage, quarantined: usize) {
+        self.runtime.0.queues.lock().insert(self.id, (self.controller, QueueReport { usage, quarantined }));
+        self.show();
+    }
+
+    /// Sets the gauges of this controller to the sum of its queues.
+    fn show(&self) {
+        let queues = self.runtime.0.queues.lock();
+        let mut sum = [0_usize; 4];
+        for (_, QueueReport { usage, quarantined }) in
+            queues.values().filter(|(controller, _)| *controller == self.controller)
+        {
+            for (sum, part) in sum.iter_mut().zip([usage.waiting, usage.active, usage.slow, *quarantined]) {
+                *sum = sum.saturating_add(part);
+            }
+        }
+        drop(queues);
+        for (state, sum) in ["waiting", "active", "slow", "quarantined"].into_iter().zip(sum) {
+            let labels = QueueLabels { controller: self.controller, state };
+            let value = i64::try_from(sum).unwrap_or(i64::MAX);
+            self.runtime.0.queue_gauges.get_or_create(&labels).set(value);
+        }
+    }
+}
+
+impl Drop for QueueHealth<'_> {
+    fn drop(&mut self) {
+        self.runtime.0.queues.lock().remove(&self.id);
+        self.show();
     }
 }
 

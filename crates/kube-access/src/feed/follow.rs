@@ -26,6 +26,7 @@ use super::readable::{Page, Readable, Unreadable};
 use super::store::{Heard, News};
 use super::{Refusal, Shared};
 use crate::controller::runtime::isolate_sync;
+use crate::verb::declare;
 
 /// For how long one watch goes on. The next one shows that the cluster still answers.
 const WATCH: u32 = 30;
@@ -160,7 +161,7 @@ where
             Sent::Whole => self.request.watch(&params, &version),
             Sent::Metadata => self.request.watch_metadata(&params, &version),
         };
-        let request = request.map_err(kube::Error::BuildRequest)?;
+        let request = declare(request.map_err(kube::Error::BuildRequest)?, "watch");
         let events = self.client.request_events::<Readable<K>>(request).await?;
         self.watches = self.watches.saturating_add(1);
         self.shared.heard();
@@ -203,7 +204,7 @@ where
                 Sent::Whole => self.request.list(&params),
                 Sent::Metadata => self.request.list_metadata(&params),
             };
-            let request = request.map_err(kube::Error::BuildRequest)?;
+            let request = declare(request.map_err(kube::Error::BuildRequest)?, "list");
             // Not `request`: what that cannot read, it logs.
             let page = self.client.request_text(request).await?;
             let page: Page<'_> = serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;

@@ -2,11 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use domain::names::{KEY_PATTERN, LABEL_PATTERN, NAME_PATTERN, SUBDOMAIN_PATTERN};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::is_false;
+
+/// A regular expression of kinds.
+const KIND_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9]*$";
+/// A regular expression of UIDs.
+const UID_PATTERN: &str = r"^[-A-Za-z0-9]*$";
 
 /// Where a chart is: exactly one of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -17,7 +23,7 @@ use super::is_false;
 pub struct Source {
     /// The `HelmRepo` that has it; `chartName` and `chartVersion` say which chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub repo: Option<String>,
     /// A chart in a registry: `oci://HOST/PATH`, `oci://HOST/PATH:TAG` or `oci://HOST/PATH@sha256:...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +31,7 @@ pub struct Source {
     pub oci: Option<String>,
     /// The `HelmPackage` that it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub package: Option<String>,
 }
 
@@ -33,11 +39,11 @@ pub struct Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reference {
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
     /// Without it `values.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = KEY_PATTERN))]
     pub key: Option<String>,
 }
 
@@ -46,11 +52,11 @@ pub struct Reference {
 #[serde(rename_all = "camelCase")]
 pub struct ValuesReference {
     pub kind: ValuesKind,
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
     /// Without it `values.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = KEY_PATTERN))]
     pub values_key: Option<String>,
     /// The place in the values that gets the text, in the words of `--set`; without it the text is YAML and laid over all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,7 +76,7 @@ pub enum ValuesKind {
 /// A release of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dependency {
-    #[schemars(length(min = 1, max = 53))]
+    #[schemars(length(min = 1, max = 53), regex(pattern = LABEL_PATTERN))]
     pub name: String,
 }
 
@@ -111,14 +117,19 @@ pub struct DriftIgnore {
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub group: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub kind: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub namespace: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
     pub name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<String>,
@@ -140,15 +151,16 @@ pub struct Patch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleOverride {
-    #[schemars(length(min = 1, max = 63))]
+    #[schemars(length(min = 1, max = 63), regex(pattern = KIND_PATTERN))]
     pub kind: String,
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = NAME_PATTERN))]
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i64>,
     /// Of which container; without it of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     pub container: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<RoleResources>,
@@ -171,9 +183,16 @@ pub struct RoleResources {
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one switch")]
 pub struct Options {
-    /// How long an operation may take, and how long its objects may take to become ready; without it `5m`.
+    /// How long an operation may take, and how long its objects may take to become ready: `1s` to `1h`; without it `5m`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
+    #[schemars(
+        length(max = 32),
+        regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"),
+        extend("x-kubernetes-validations" = [{
+            "rule": "duration(self) >= duration('1s') && duration(self) <= duration('1h')",
+            "message": "a timeout is 1s to 1h",
+        }])
+    )]
     pub timeout: Option<String>,
     /// An operation ends only when all its objects are ready, and fails if they are not in time. Without it they are
     /// watched afterwards, and the state says how they stand.
@@ -252,6 +271,8 @@ impl DeletionPolicy {
 /// The request that a release belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRef {
+    #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
+    #[schemars(length(max = 253), regex(pattern = UID_PATTERN))]
     pub uid: String,
 }

@@ -1,5 +1,6 @@
 //! How a release stands.
 
+use domain::names::OPTIONAL_SUBDOMAIN_PATTERN;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,6 +66,9 @@ pub struct HelmReleaseStatus {
     pub attempted_hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
+    /// Operations in a row that began and never ended, because the server stopped or gave up in the middle.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub interruptions: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +123,7 @@ pub struct ResolvedChart {
     pub digest: String,
     /// The `HelmPackage` that keeps it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253), regex(pattern = OPTIONAL_SUBDOMAIN_PATTERN))]
     pub package: String,
 }
 

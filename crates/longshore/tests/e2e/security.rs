@@ -9,4 +9,5 @@ mod identities;
 mod names;
 mod nodes;
 mod objects;
+mod paths;
 mod traffic;

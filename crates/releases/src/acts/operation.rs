@@ -3,6 +3,8 @@
 //! Nothing is kept for it: it is read from the request and from the release that follows from it.
 
 use domain::Actor;
+use domain::ids::shortened;
+use domain::names::check_subdomain;
 use domain::release::State;
 use domain::roles::Capability;
 use jiff::Timestamp;
@@ -77,9 +79,10 @@ pub fn id(request: &HelmRequest) -> String {
 impl Releases {
     /// How far an operation has come, for those who may see its release.
     pub async fn operation(&self, actor: &Actor, id: &str) -> Result<OperationView, Error> {
-        let unknown = || Error::NoOperation(id.to_owned());
+        let unknown = || Error::NoOperation(shortened(id));
         let (name, version) = id.rsplit_once('.').ok_or_else(unknown)?;
         let version = version.parse().map_err(|_| unknown())?;
+        check_subdomain(name).map_err(|_| unknown())?;
         let request = match self.parts().requests.get(name) {
             Some(request) if request.spec.version >= version => HelmRequest::clone(&request),
             // One that was asked for just now may not have been heard of.

@@ -6,9 +6,10 @@
 //!
 //! Modules in reading order: as whom it acts ([`identity`]) and which records are ours ([`ledger`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
 //! there is room ([`room`]), how its
-//! objects stand ([`standing`]) and what others made of them ([`drift`]), and its end ([`remove`]).
+//! objects stand ([`standing`]), when it is quarantined ([`crash_loop`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
 pub(crate) mod change;
+mod crash_loop;
 mod drift;
 pub(crate) mod identity;
 pub(crate) mod ledger;
@@ -50,6 +51,10 @@ use wanted::Wanted;
 /// How long an operation may take where nothing is said.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 
+/// Tests do not wait for the shortest interval that the schema allows.
+const SHORTEST_INTERVAL: Duration =
+    if cfg!(test) { Duration::from_millis(100) } else { duration::MIN_INTERVAL };
+
 /// What a pass works on.
 pub(crate) struct Pass<'a> {
     pub key: &'a Key,
@@ -68,11 +73,12 @@ impl Pass<'_> {
 
     pub fn timeout(&self) -> Duration {
         let said = self.release.spec.options.timeout.as_deref();
-        said.and_then(duration::parse).unwrap_or(TIMEOUT)
+        said.and_then(duration::timeout).unwrap_or(TIMEOUT)
     }
 
     fn interval(&self) -> Option<Duration> {
-        self.release.spec.interval.as_deref().and_then(duration::parse)
+        let interval = duration::interval(self.release.spec.interval.as_deref()?, SHORTEST_INTERVAL)?;
+        Some(duration::jittered(interval, self.key))
     }
 
     /// How an attempt at this spec is called before it is known what exactly it wants.
@@ -112,6 +118,9 @@ impl Controller {
             return Ok(Next::Rest);
         }
         pass.release = self.hold_release(pass.release).await?;
+        if let Some(next) = self.quarantine(&pass).await? {
+            return Ok(next);
+        }
         // What could not even be looked at is looked at again in its time.
         if let Some(next) = self.rests(&pass, &pass.unlooked()) {
             return Ok(next);
@@ -132,6 +141,19 @@ impl Controller {
             },
         };
         self.choose(&pass, &identity, &spec_hash, wanted).boxed().await
+    }
+
+    /// Quarantines a release whose operations keep being interrupted: by a process that died or a reconcile that panicked or
+    /// exceeded its deadline. The status names an operation before it begins, so one that is there now was never ended.
+    async fn quarantine(&self, pass: &Pass<'_>) -> Result<Option<Next>, PassError> {
+        let Some(pause) = crash_loop::pause(pass.release.status.as_ref(), pass.release.metadata.generation)
+        else {
+            return Ok(None);
+        };
+        let pause = duration::jittered(pause, pass.key);
+        self.tell(pass, pass.telling().crash_looped(&pass.unlooked(), pause).done()).await?;
+        tracing::warn!(release = %pass.key, ?pause, "operations keep being interrupted; the release is quarantined");
+        Ok(Some(Next::After(pause)))
     }
 
     async fn choose(

@@ -95,12 +95,8 @@ impl Controller {
             }
             Err(Error::Hold(_) | Error::Pending) => {
                 // Somebody else is at it; nothing was done.
-                self.end(
-                    &begun,
-                    &id,
-                    telling.interrupted().waits("Busy", "somebody else works on it").done(),
-                )
-                .await?;
+                self.end(&begun, &id, telling.withdrawn().waits("Busy", "somebody else works on it").done())
+                    .await?;
                 Ok(Next::After(BUSY))
             }
             Err(Error::Render(error @ RenderError::Rejected(_))) => {

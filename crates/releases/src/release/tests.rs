@@ -2,12 +2,14 @@
 //!
 //! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
 //! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]),
-//! records that somebody edited ([`trust`]), watches that do not tell the truth ([`watches`]), and objects with extreme numbers ([`hostile`]).
+//! records that somebody edited ([`trust`]), watches that do not tell the truth ([`watches`]), objects with extreme numbers ([`hostile`]), and
+//! operations that are interrupted again and again ([`quarantine`]).
 
 mod chance;
 mod customs;
 mod faults;
 mod hostile;
+mod quarantine;
 mod references;
 mod remedies;
 mod repositories;

@@ -8,7 +8,8 @@ pub mod charts;
 pub mod credentials;
 pub mod view;
 
-use domain::ids::WorkspaceName;
+use domain::ids::{WorkspaceName, shortened};
+use domain::names::check_subdomain;
 use domain::roles::Capability;
 use domain::{Actor, Place, Refusal};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
@@ -218,6 +219,7 @@ impl Releases {
 
     /// A repository that they may see.
     async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
+        check_subdomain(name).map_err(|_| Error::NoRepo(shortened(name)))?;
         let found = self.repo_api().get_opt(name).await?;
         found
             .filter(|repo| sees(actor, repo) && self.is_living(repo))

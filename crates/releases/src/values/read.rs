@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use domain::Kind;
+use domain::names::check_subdomain;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 use kube_apply::error::kind_of;
@@ -48,6 +49,7 @@ pub struct InNamespace {
 
 impl Reader for InNamespace {
     async fn read(&self, kind: ValuesKind, name: &str) -> Result<Option<Contents>, Unread> {
+        check_subdomain(name).map_err(|invalid| Unread { kind: Kind::Invalid, why: invalid.to_string() })?;
         let (client, namespace) = (self.client.clone(), &self.namespace);
         let contents = match kind {
             ValuesKind::ConfigMap => {

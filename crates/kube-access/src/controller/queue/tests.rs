@@ -171,3 +171,108 @@ async fn requeue_delay_has_an_upper_bound() {
     assert!(tokio::time::timeout(MAX_DELAY + SECOND, run("test", keys, 1, pass)).await.is_err());
     assert_eq!(log.of("a").len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn six_hundred_hanging_reconciles_of_one_tenant_do_not_delay_another() {
+    let log = Log::new();
+    let limits = Limits {
+        active: 64,
+        active_share: 8,
+        reserve: 16,
+        slow: 512,
+        slow_share: 128,
+        slow_after: 10 * SECOND,
+        deadline: 3600 * SECOND,
+    };
+    let (keys, handed_in) = unbounded();
+    for number in 0..600 {
+        hand_in(&keys, &format!("hostile/{number}"));
+    }
+    let tenant_of = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
+    let controller = run_fair("fair-test", handed_in, limits, tenant_of, async |key: &String| {
+        log.note(key);
+        if key.starts_with("hostile") {
+            std::future::pending::<()>().await;
+        }
+        sleep(SECOND / 10).await;
+        Ok::<_, String>(Next::Rest)
+    });
+    let good = async {
+        for round in 0..30 {
+            sleep(7 * SECOND).await;
+            hand_in(&keys, &format!("good/{round}"));
+        }
+        sleep(SECOND).await;
+        assert!(
+            !runtime().failing().iter().any(|line| line.contains("fair-test")),
+            "a tenant at its share is not starved"
+        );
+    };
+    tokio::select! {
+        () = controller => panic!("the controller ended"),
+        () = good => {}
+    }
+    for round in 0..30_u32 {
+        let begun = log.of(&format!("good/{round}"));
+        assert_eq!(begun, [f64::from(round + 1) * 7.0], "begun at once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn queue_without_a_slot_shows_as_not_healthy() {
+    let (keys, handed_in) = unbounded();
+    let controller = run("stuck-test", handed_in, 1, async |_: &String| {
+        std::future::pending::<()>().await;
+        Ok::<_, String>(Next::Rest)
+    });
+    let told = async {
+        hand_in(&keys, "a");
+        hand_in(&keys, "b");
+        sleep(59 * SECOND).await;
+        let stuck = || runtime().failing().into_iter().find(|line| line.contains("stuck-test"));
+        assert_eq!(stuck(), None);
+        sleep(2 * SECOND).await;
+        assert_eq!(stuck().unwrap(), "controller stuck-test: no slot for 61 s, 1 keys wait");
+    };
+    tokio::select! {
+        () = controller => panic!("the controller ended"),
+        () = told => {}
+    }
+    assert!(!runtime().failing().iter().any(|line| line.contains("stuck-test")), "it is gone with its queue");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_that_exceeds_its_deadline_is_cancelled_and_quarantined() {
+    let log = Log::new();
+    let (keys, handed_in) = unbounded();
+    let limits = Limits { deadline: 10 * SECOND, ..Limits::from(2) };
+    let controller = run_fair("deadline-test", handed_in, limits, String::clone, async |key: &String| {
+        log.note(key);
+        if key == "bad" {
+            std::future::pending::<()>().await;
+        }
+        Ok::<_, String>(Next::Rest)
+    });
+    let told = async {
+        hand_in(&keys, "bad");
+        sleep(60 * SECOND).await;
+        // Changed all the time.
+        for _ in 0..1200 {
+            hand_in(&keys, "bad");
+            sleep(SECOND / 10).await;
+        }
+        hand_in(&keys, "good");
+        sleep(SECOND).await;
+    };
+    tokio::select! {
+        () = controller => panic!("the controller ended"),
+        () = told => {}
+    }
+    // Five with backoff, and then no more than one in 30 s.
+    assert_eq!(log.of("bad"), [0.0, 10.2, 20.6, 31.4, 43.0, 83.0, 123.0, 163.0]);
+    assert_eq!(log.of("good").len(), 1);
+    assert_eq!(
+        (quarantine(5), quarantine(6), quarantine(u32::MAX)),
+        (60 * SECOND, 120 * SECOND, LONGEST_QUARANTINE)
+    );
+}
