@@ -9,7 +9,7 @@ use testkit::Fault;
 use super::stage::{
     NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values,
 };
-use crate::actions::{Applying, DryRun, PostRender, Values};
+use crate::actions::{Applying, Content, DryRun, PostRender, Values};
 use crate::record::ApplyMethod;
 
 #[tokio::test]
@@ -151,6 +151,7 @@ impl PostRender for Doubled {
     fn change(
         &self,
         objects: Vec<kube_apply::Object>,
+        _: Content,
     ) -> BoxFuture<'_, Result<Vec<kube_apply::Object>, String>> {
         async move {
             let mut all = objects.clone();
