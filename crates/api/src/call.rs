@@ -151,7 +151,7 @@ impl<B> Call<B> {
 
     /// The conditions that the headers name.
     pub fn asked(&self) -> Asked<'_> {
-        Asked { seen: self.expected.as_deref(), key: self.key.as_deref() }
+        Asked { seen: self.expected.as_deref(), key: self.key.as_deref(), as_administrator: false }
     }
 
     /// Whether a name of the query is set: `?now` and `?now=true` are.

@@ -19,6 +19,7 @@ use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params, query_of};
 use crate::credentials::Credentials;
 use crate::dialect::Dialect;
 use crate::layers::request_id;
+use crate::native::releases::AS_ADMINISTRATOR;
 use crate::needs::Needs;
 use crate::openyurt::form;
 use crate::params::Params;
@@ -59,6 +60,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         who: None,
         via: None,
         act: door.act(&parts),
+        option: said(&parts, AS_ADMINISTRATOR).then_some(AS_ADMINISTRATOR),
         object: named.as_ref().ok().and_then(Params::object),
         from,
         result: Outcome::Abandoned,
@@ -102,10 +104,7 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
 impl Door {
     /// What the audit trail calls it.
     fn act(&self, parts: &Parts) -> &'static str {
-        let said = |word: &str| {
-            query_of(parts).is_ok_and(|query| query.get(word).is_some_and(|value| value != "false"))
-        };
-        self.saying.filter(|(word, _)| said(word)).map_or(self.act, |(_, act)| act)
+        self.saying.filter(|(word, _)| said(parts, word)).map_or(self.act, |(_, act)| act)
     }
 
     /// A path that names a namespace or a repository alone says by it whose it is.
@@ -180,6 +179,11 @@ impl Door {
         }
         until_revoked::guard(response, self.api.tenancy.directory().until_revoked(actor))
     }
+}
+
+/// Whether a word of the query is set.
+fn said(parts: &Parts, word: &str) -> bool {
+    query_of(parts).is_ok_and(|query| query.get(word).is_some_and(|value| value != "false"))
 }
 
 /// Nobody tells us as whom to act: these headers are ours to write.

@@ -36,6 +36,15 @@ impl People for Directory {
         Ok(actor.impersonation_in(Capability::ChangeReleases, workspace)?)
     }
 
+    fn administrator(&self, user: &UserId, uid: &str) -> Result<Impersonation, IdentityError> {
+        let actor = self.0.directory().actor(user, Via::Kubernetes).ok_or(IdentityError::NoAccount)?;
+        match &actor.who {
+            Who::Person { uid: known, .. } if known != uid => Err(IdentityError::NoAccount),
+            Who::Person { id, .. } if actor.is_platform_admin() => Ok(Impersonation::administrator(id)),
+            _ => Err(IdentityError::NotAdministrator),
+        }
+    }
+
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
         self.0.directory().workspace_of(namespace)
     }

@@ -26,6 +26,7 @@ pub const WORDS: &[Row] = &[
     ("to",       "integer", "The revision after; without it the newest"),
     ("of",       "string",  "What is compared: manifest or values"),
     ("claims",   "boolean", "With the claims that its StatefulSets made, and so with their data"),
+    ("asAdministrator", "boolean", "For administrators of the platform, with a credential that is not scoped: what the release itself may not write or remove is written or removed with their rights, in this version only"),
     ("force",    "boolean", "Whatever is in the way: no hooks are run, and what cannot be removed stays behind, as the answer says; for those who may remove the namespace"),
     ("only",     "string",  "The tests of these names; several with commas"),
     ("except",   "string",  "Not the tests of these names; several with commas"),

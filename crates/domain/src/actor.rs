@@ -67,6 +67,8 @@ pub enum Refusal {
     Unseen(WorkspaceName),
     #[error("this needs a sign-in of the person, or a token that is good for everything")]
     NotThemselves,
+    #[error("only an administrator of the platform can use asAdministrator")]
+    NotAdministrator,
     /// They have no role in the workspace, whatever they may do elsewhere.
     #[error("the account has no role in workspace `{0}`")]
     NoMember(WorkspaceName),
@@ -75,7 +77,11 @@ pub enum Refusal {
 impl Refusal {
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Role(_) | Self::Scope(_) | Self::NotThemselves | Self::NoMember(_) => Kind::Forbidden,
+            Self::Role(_)
+            | Self::Scope(_)
+            | Self::NotThemselves
+            | Self::NotAdministrator
+            | Self::NoMember(_) => Kind::Forbidden,
             Self::Unseen(_) => Kind::NotFound,
         }
     }
@@ -94,6 +100,11 @@ impl Impersonation {
         Self { user: format!("system:serviceaccount:{namespace}:{name}"), groups: Vec::new() }
     }
 
+    /// An administrator of the platform, with the group that is bound to cluster-admin and no other.
+    pub fn administrator(id: &UserId) -> Self {
+        Self { user: format!("longshore:user:{id}"), groups: vec![administrator_group(id)] }
+    }
+
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -103,8 +114,8 @@ impl Impersonation {
     }
 }
 
-/// The group that is bound to cluster-admin for one administrator of the platform. Only calls that the administrator makes
-/// directly carry it, never what is done for a release.
+/// The group that is bound to cluster-admin for one administrator of the platform. Calls that the administrator makes
+/// directly carry it, and writes of one version of a release that the administrator asked for with `asAdministrator`.
 pub fn administrator_group(id: &UserId) -> String {
     format!("longshore:platform:admin:{id}")
 }
@@ -164,6 +175,11 @@ impl Actor {
             Who::Person { id, .. } => Some(id),
             Who::ServiceAccount { .. } => None,
         }
+    }
+
+    /// The administrator of the platform who asks, with a credential that is not limited.
+    pub fn administrator(&self) -> Result<&UserId, Refusal> {
+        if self.is_platform_admin() { self.themselves() } else { Err(Refusal::NotAdministrator) }
     }
 
     pub fn is_platform_admin(&self) -> bool {
@@ -269,6 +285,35 @@ mod tests {
             Err(Refusal::Role(Capability::ReadUsers))
         );
         assert!(nobody.themselves().is_ok());
+    }
+
+    #[test]
+    fn administrator_needs_the_role_and_an_unscoped_credential() {
+        let token = |words: &[&str]| Via::Token {
+            id: TokenId::from_random([0; 10]),
+            scopes: Scopes::parse(words.iter().copied()).unwrap(),
+        };
+        let admin = [PlatformRole::Admin];
+        let owner = [("acme", WorkspaceRole::Admin)];
+        let rows: &[(Actor, Result<(), Refusal>)] = &[
+            (person(&admin, &[], session()), Ok(())),
+            (person(&admin, &[], token(&["all"])), Ok(())),
+            (person(&admin, &owner, token(&["workspace:acme"])), Err(Refusal::NotThemselves)),
+            (person(&admin, &[], Via::Kubernetes), Err(Refusal::NotThemselves)),
+            (person(&[], &owner, session()), Err(Refusal::NotAdministrator)),
+            (person(&[], &owner, token(&["all"])), Err(Refusal::NotAdministrator)),
+        ];
+        for (actor, expected) in rows {
+            let is = actor.administrator().map(drop);
+            assert_eq!(is, *expected, "{actor:?}");
+            assert!(is.is_ok() || is.unwrap_err().kind() == Kind::Forbidden);
+        }
+        let id = UserId::from_random([7; 10]);
+        let identity = Impersonation::administrator(&id);
+        assert_eq!(
+            (identity.user(), identity.groups()),
+            ("longshore:user:uhhhhhhhhhh", &[administrator_group(&id)][..])
+        );
     }
 
     #[test]

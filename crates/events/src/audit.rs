@@ -22,6 +22,9 @@ pub struct Record {
     pub via: Option<String>,
     /// A word of the route table, such as `users.create`.
     pub act: &'static str,
+    /// The option by which more rights than usual were asked for: `asAdministrator`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub option: Option<&'static str>,
     /// Names and ids, for example `acme/uabcdez27a7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
@@ -97,7 +100,8 @@ mod tests {
             time: Timestamp::UNIX_EPOCH,
             who: Some("uabcdez27a7".to_owned()),
             via: Some("session".to_owned()),
-            act: "members.set",
+            act: "releases.update",
+            option: Some("asAdministrator"),
             object: Some("acme\n\"x\"".to_owned()),
             from: Some(Ipv4Addr::LOCALHOST.into()),
             result: Outcome::of_status(403),
@@ -107,7 +111,7 @@ mod tests {
         assert_eq!(
             line(&record).unwrap(),
             "{\"log\":\"audit\",\"time\":\"1970-01-01T00:00:00Z\",\"who\":\"uabcdez27a7\",\"via\":\"session\",\
-             \"act\":\"members.set\",\"object\":\"acme\\n\\\"x\\\"\",\"from\":\"127.0.0.1\",\"result\":\"refused\",\
+             \"act\":\"releases.update\",\"option\":\"asAdministrator\",\"object\":\"acme\\n\\\"x\\\"\",\"from\":\"127.0.0.1\",\"result\":\"refused\",\
              \"status\":403,\"requestID\":\"r-1\"}\n"
         );
     }

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use helm_template::profile::Profile;
 use kube::Client;
 use kube_access::Sightings;
-use kube_apply::{Discovery, Target};
+use kube_apply::{Discovery, Reserved, Target};
 
 use crate::error::Error;
 use crate::hold::Hold;
@@ -38,6 +38,9 @@ pub struct Helm {
     /// How records are judged before anything of them is executed. Without it all of them are trusted, which is right only
     /// where `objects` is the caller's own client, as in the command line.
     pub trust: Option<Trust>,
+    /// Objects that are not written with `objects`: another client writes what was rendered of them in this operation, or
+    /// they are left alone.
+    pub reserved: Reserved,
     /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
     pub whole_records: bool,
     /// The workspace whose share of the renderer is used; else the namespace's.
@@ -64,6 +67,7 @@ impl Helm {
             sightings: Sightings::default(),
             patience: Duration::ZERO,
             trust: None,
+            reserved: Reserved::default(),
             whole_records: false,
             workspace: None,
         }
@@ -76,18 +80,17 @@ impl Helm {
     }
 
     pub fn target(&self, namespace: &str) -> Target {
-        Target {
-            client: self.objects.clone(),
-            discovery: self.discovery.clone(),
-            namespace: namespace.to_owned(),
-        }
+        let target = Target::new(self.objects.clone(), self.discovery.clone(), namespace);
+        Target { reserved: self.reserved.clone(), ..target }
     }
 
     /// The target for content that is not trusted.
     pub(crate) fn foreign_target(&self, namespace: &str) -> Target {
         let target = self.target(namespace);
         match &self.trust {
-            Some(trust) => Target { client: trust.foreign.clone(), ..target },
+            Some(trust) => {
+                Target { client: trust.foreign.clone(), reserved: self.reserved.without_client(), ..target }
+            }
             None => target,
         }
     }

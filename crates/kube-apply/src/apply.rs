@@ -191,7 +191,7 @@ async fn look_at_all(
         let id = placed.id();
         let owned = former.get(&id);
         let last = owned.or_else(|| unproven.get(&id)).map(|placed| placed.object.clone());
-        let found = match write::look(&target.client, &placed, options).await {
+        let found = match write::look(target.client_for(&placed), &placed, options).await {
             Ok(found) => found,
             Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
         };
@@ -223,7 +223,7 @@ async fn write_wave(
     let writes = wave.into_iter().map(|work| async move {
         let (object, id) = (work.placed.object.clone(), work.placed.id());
         tell.tell(Step::Applying { id: id.clone() });
-        match write::write(&target.client, &work, options).await {
+        match write::write(target.client_for(&work.placed), &work, options).await {
             Ok(outcome) => {
                 tell.tell(Step::Applied { id, outcome });
                 Ok((object, outcome))

@@ -96,10 +96,11 @@ async fn look(
     mask: &Mask,
 ) -> Result<Option<Drift>, Failure> {
     let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
-    let live = call::get(&target.client, &placed).await.map_err(|error| failed(&error))?;
+    let live = call::get(target.client_for(&placed), &placed).await.map_err(|error| failed(&error))?;
     let id = placed.id();
     let Some(live) = live else { return Ok(Some(Drift { id, changes: None, placed, patch: None })) };
-    let wanted = call::apply(&target.client, &placed, true, CHECK).await.map_err(|error| failed(&error))?;
+    let wanted = call::apply(target.client_for(&placed), &placed, true, CHECK).await;
+    let wanted = wanted.map_err(|error| failed(&error))?;
     let (live, mut wanted) = (stable(live), stable(wanted));
     for pointer in ignored(&placed.object) {
         leave(&mut wanted, &live, &pointer);
@@ -208,9 +209,10 @@ pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Resu
 async fn put_right(target: &Target, drift: &Drift) -> Result<Outcome, Failure> {
     let placed = &drift.placed;
     let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
+    let client = target.client_for(placed);
     let done = match &drift.patch {
-        None => call::apply(&target.client, placed, false, WRITE).await.map(|_| Outcome::Created),
-        Some(patch) => call::merge(&target.client, placed, patch, WRITE).await.map(|_| Outcome::Changed),
+        None => call::apply(client, placed, false, WRITE).await.map(|_| Outcome::Created),
+        Some(patch) => call::merge(client, placed, patch, WRITE).await.map(|_| Outcome::Changed),
     };
     done.map_err(|error| failed(&error))
 }

@@ -1,7 +1,7 @@
 //! Objects onto a cluster and off it, over a `kube::Client` and nothing else.
 //!
 //! Modules in reading order: what is wanted ([`object`], [`manifest`]), what the cluster knows ([`discovery`]) and where each
-//! object goes in it ([`target`]), whose it is ([`owner`]), what comes before what ([`order`]), writing ([`apply`]), taking away
+//! object goes in it ([`target`]), as whom (`reserved`), whose it is ([`owner`]), what comes before what ([`order`]), writing ([`apply`]), taking away
 //! ([`remove`]), what is there ([`live`]), what its pods print ([`logs`]) and how far it has come ([`ready`]), whether it would fit ([`fit`]), what was changed
 //! behind our back ([`drift`]), what is different ([`diff`], without what is secret: [`mask`]), who hears of it ([`tell`]), what
 //! can go wrong ([`error`]).
@@ -24,6 +24,7 @@ pub mod order;
 pub mod owner;
 pub mod ready;
 pub mod remove;
+mod reserved;
 pub mod target;
 pub mod tell;
 #[cfg(test)]
@@ -40,5 +41,6 @@ pub use object::{Id, Object, ParseError};
 pub use owner::Ownership;
 pub use ready::{NotReady, State, Strategy};
 pub use remove::{Removal, RemoveError, Removed, remove};
+pub use reserved::Reserved;
 pub use target::{Placed, Target};
 pub use tell::{Outcome, Silent, Step, Tell};

@@ -18,12 +18,14 @@ pub struct Live {
     pub value: Option<Value>,
 }
 
-/// What is there of these objects, in their order. A kind that is not served has no objects.
+/// What is there of these objects, in their order. A kind that is not served has no objects; neither have objects that the
+/// target leaves alone.
 pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Failure> {
     let mut placed = Vec::with_capacity(objects.len());
     for object in objects {
         let kind = target.discovery.in_any_version(object.api_version(), object.kind());
-        placed.push((object, kind.map(|kind| target.put(object, kind))));
+        let place = kind.map(|kind| target.put(object, kind)).filter(|placed| !target.leaves_alone(placed));
+        placed.push((object, place));
     }
     let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed).boxed());
     call::all(looks.collect()).await.into_iter().collect()
@@ -34,7 +36,7 @@ async fn look(target: &Target, object: &Object, placed: Option<Placed>) -> Resul
         return Ok(Live { id: object.id(), object: object.clone(), value: None });
     };
     let id = placed.id();
-    match call::get(&target.client, &placed).await {
+    match call::get(target.client_for(&placed), &placed).await {
         Ok(value) => Ok(Live { id, object: placed.object, value }),
         Err(error) => Err(Failure::of_cluster(&placed.object, id, &error)),
     }

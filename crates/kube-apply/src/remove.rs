@@ -114,7 +114,8 @@ pub(crate) async fn take_away(
 async fn take_one(target: &Target, placed: Placed, how: &Removal, tell: &dyn Tell) -> Result<Fate, Failure> {
     let id = placed.id();
     let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
-    let found = call::get_metadata(&target.client, &placed).await.map_err(|error| failed(&error))?;
+    let client = target.client_for(&placed);
+    let found = call::get_metadata(client, &placed).await.map_err(|error| failed(&error))?;
     let Some(found) = found else {
         tell.tell(Step::Removed { id });
         return Ok(Fate::Removed(placed));
@@ -125,7 +126,7 @@ async fn take_one(target: &Target, placed: Placed, how: &Removal, tell: &dyn Tel
     }
     tell.tell(Step::Removing { id: id.clone() });
     let uid = found["metadata"]["uid"].as_str().map(ToOwned::to_owned);
-    let deleted = call::delete(&target.client, &placed, uid, how.propagation.clone(), how.dry_run).await;
+    let deleted = call::delete(client, &placed, uid, how.propagation.clone(), how.dry_run).await;
     deleted.map_err(|error| failed(&error))?;
     tell.tell(Step::Removed { id });
     Ok(Fate::Removed(placed))

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::discovery::{Discovery, FindError, Kind};
 use crate::error::Failure;
 use crate::object::{Id, Object, group};
+use crate::reserved::Reserved;
 
 /// Where objects go.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ pub struct Target {
     pub discovery: Discovery,
     /// For objects that name none.
     pub namespace: String,
+    /// Objects that `client` does not write.
+    pub reserved: Reserved,
 }
 
 /// An object whose place in the cluster is known. Its namespace is set if its kind has one, and else is not.
@@ -49,8 +52,30 @@ pub(crate) fn request(resource: &ApiResource, namespace: Option<&str>) -> Reques
 }
 
 impl Target {
-    /// Every object with its place. A kind that the cluster does not serve is a failure, unless a definition among the
-    /// objects makes it.
+    /// A target without reserved objects.
+    pub fn new(client: Client, discovery: Discovery, namespace: impl Into<String>) -> Self {
+        Self { client, discovery, namespace: namespace.into(), reserved: Reserved::default() }
+    }
+
+    pub(crate) fn is_reserved(&self, placed: &Placed) -> bool {
+        self.reserved.contains(&placed.id(), &self.namespace)
+    }
+
+    /// The client that reads and writes an object.
+    pub(crate) fn client_for(&self, placed: &Placed) -> &Client {
+        match self.reserved.client() {
+            Some(client) if self.is_reserved(placed) => client,
+            _ => &self.client,
+        }
+    }
+
+    /// Whether nobody writes an object.
+    pub(crate) fn leaves_alone(&self, placed: &Placed) -> bool {
+        self.reserved.client().is_none() && self.is_reserved(placed)
+    }
+
+    /// Every object with its place, but for those that are left alone. A kind that the cluster does not serve is a failure,
+    /// unless a definition among the objects makes it.
     pub async fn place(&self, objects: &[Object]) -> Result<Vec<Placed>, Vec<Failure>> {
         let made = made_kinds(objects);
         let mut placed = Vec::with_capacity(objects.len());
@@ -61,6 +86,7 @@ impl Target {
                 Err(error) => failures.push(Failure::new(object, object.id(), error)),
             }
         }
+        placed.retain(|placed| !self.leaves_alone(placed));
         if failures.is_empty() { Ok(placed) } else { Err(failures) }
     }
 
@@ -75,11 +101,12 @@ impl Target {
         }
     }
 
-    /// Those objects that were written before and whose kinds are served still, in whatever version.
+    /// Those objects that were written before and whose kinds are served still, in whatever version; without those that are
+    /// left alone.
     pub(crate) fn place_former(&self, objects: &[Object]) -> Vec<Placed> {
         let place = |object: &Object| {
             let kind = self.discovery.in_any_version(object.api_version(), object.kind())?;
-            Some(self.put(object, kind))
+            Some(self.put(object, kind)).filter(|placed| !self.leaves_alone(placed))
         };
         objects.iter().filter(|object| !object.name().is_empty()).filter_map(place).collect()
     }
@@ -91,7 +118,7 @@ impl Target {
     }
 
     /// Which object it is if it is written here. One of a kind that is not known is taken to have a namespace.
-    pub(crate) fn id(&self, object: &Object) -> Id {
+    pub fn id(&self, object: &Object) -> Id {
         let kind = self.discovery.in_any_version(object.api_version(), object.kind());
         let namespaced = kind.is_none_or(|kind| kind.namespaced);
         let namespace = namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());

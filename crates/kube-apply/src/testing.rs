@@ -41,7 +41,7 @@ impl Town {
         let cluster = Cluster::open(Config { simulation, ..Config::default() }).await.unwrap();
         let client = cluster.client(User::admin());
         let discovery = Discovery::read(&client).await.unwrap();
-        let town = Self { cluster, target: Target { client, discovery, namespace: "shop".to_owned() } };
+        let town = Self { cluster, target: Target::new(client, discovery, "shop") };
         for name in ["shop", "other"] {
             town.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await;
         }

@@ -39,7 +39,8 @@ use crate::release::status::{Deployed, ResolvedChart, Resources};
 )]
 #[x_kube(
     validation = Rule::new("self.version >= oldSelf.version").message("a version never goes back"),
-    validation = Rule::new("self.version > oldSelf.version || (self.chart == oldSelf.chart && has(self.valuesRef) == has(oldSelf.valuesRef) && (!has(self.valuesRef) || self.valuesRef == oldSelf.valuesRef))").message("another chart or other values need a higher version")
+    validation = Rule::new("self.version > oldSelf.version || (self.chart == oldSelf.chart && has(self.valuesRef) == has(oldSelf.valuesRef) && (!has(self.valuesRef) || self.valuesRef == oldSelf.valuesRef))").message("another chart or other values need a higher version"),
+    validation = Rule::new("!has(self.asAdministrator) || self.asAdministrator.version == self.version").message("asAdministrator is for one version")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HelmRequestSpec {
@@ -83,6 +84,9 @@ pub struct HelmRequestSpec {
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
     pub run_as: RunAs,
+    /// The administrator of the platform whose rights this version may use until it is deployed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub as_administrator: Option<AdministratorGrant>,
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
     #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
@@ -104,6 +108,17 @@ pub struct RunAs {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub scope: Vec<String>,
+}
+
+/// An administrator's permission to use their rights for exactly one version of a release.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AdministratorGrant {
+    /// The administrator's id.
+    pub user: String,
+    /// The UID of the administrator's account.
+    pub uid: String,
+    /// The version of the request that it holds for.
+    pub version: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::release::operation::Step;
 use futures::FutureExt;
 use helm_release::actions::{DryRun, Install, PostRender, Run, Upgrade, Values, Wait};
 use helm_release::render::ReadyChart;
@@ -27,6 +28,25 @@ pub(crate) struct Inputs {
 pub(crate) enum Action {
     Install,
     Upgrade,
+}
+
+impl Action {
+    /// How a step deploys a release: the one decision of the controller, which executes it, and of plans.
+    ///
+    /// What is left of an interrupted operation is ended first, and upgraded then; a plan says that it is pending.
+    pub fn of(step: Step) -> Self {
+        match step {
+            Step::Install | Step::Reinstall => Self::Install,
+            Step::Upgrade | Step::Recover | Step::FinishUninstall => Self::Upgrade,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+        }
+    }
 }
 
 /// How the spec wants an operation to run.

@@ -20,7 +20,7 @@ use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube_access::{Clients, Feed, Sightings};
-use kube_apply::Discovery;
+use kube_apply::{Discovery, Reserved};
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
 
 use acts::listen::Listening;
@@ -184,8 +184,14 @@ pub(crate) struct Helms {
 
 impl Helms {
     /// Helm, writing objects as the identity of a release and all else as ourselves. Records that the ledger does not know
-    /// are executed as the namespace's deployer.
-    pub fn acting_for(&self, clients: &Clients, identity: &Identity, ledger: Arc<dyn Ledger>) -> Helm {
+    /// are executed as the namespace's deployer; `reserved` objects are written as an administrator, or left alone.
+    pub fn acting_for(
+        &self,
+        clients: &Clients,
+        identity: &Identity,
+        reserved: Reserved,
+        ledger: Arc<dyn Ledger>,
+    ) -> Helm {
         let mut helm = Helm::new(
             clients.own(),
             clients.acting_as(&identity.acts_as),
@@ -195,6 +201,7 @@ impl Helms {
         );
         helm.renderer = self.renderer.clone();
         helm.sightings = self.sightings.clone();
+        helm.reserved = reserved;
         helm.trust = Some(Trust { ledger, foreign: clients.acting_as(&identity.foreign) });
         helm
     }

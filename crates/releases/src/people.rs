@@ -16,6 +16,8 @@ pub enum IdentityError {
     /// The account's role, or the scope of the token that the release was changed with.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error("the account is no administrator of the platform any more")]
+    NotAdministrator,
     #[error("the scope of the token is not valid: {0}")]
     Scope(String),
 }
@@ -32,6 +34,9 @@ pub trait People: Send + Sync + 'static {
         workspace: &WorkspaceName,
         scope: &[String],
     ) -> Result<Impersonation, IdentityError>;
+
+    /// The identity of this account, by its UID, as an administrator of the platform, if it is one now.
+    fn administrator(&self, user: &UserId, uid: &str) -> Result<Impersonation, IdentityError>;
 
     /// The workspace whose namespace this is.
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName>;
@@ -80,6 +85,10 @@ mod tests {
             _: &[String],
         ) -> Result<Impersonation, IdentityError> {
             Err(IdentityError::NoAccount)
+        }
+
+        fn administrator(&self, _: &UserId, _: &str) -> Result<Impersonation, IdentityError> {
+            Err(IdentityError::NotAdministrator)
         }
 
         fn workspace_of(&self, _: &str) -> Option<WorkspaceName> {

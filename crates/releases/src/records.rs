@@ -157,7 +157,7 @@ pub(crate) fn short(spec_hash: &str) -> &str {
 }
 
 /// What statuses say taken together, the oldest first.
-fn standing(statuses: &[Status], ours: bool) -> operation::Record {
+pub(crate) fn standing(statuses: &[Status], ours: bool) -> operation::Record {
     let Some((newest, before)) = statuses.split_last() else { return operation::Record::None };
     let good = |status: &Status| matches!(status, Status::Deployed | Status::Superseded);
     match newest {

@@ -8,7 +8,7 @@ use chart_store::Reader;
 use domain::actor::{Actor, Impersonation, Via, Who};
 use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
-use domain::roles::{Capability, WorkspaceRole};
+use domain::roles::{Capability, PlatformRole, WorkspaceRole};
 use helm_chart::{File, Loader};
 use helm_template::profile::Profile;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -60,6 +60,20 @@ pub(crate) fn developer_id() -> UserId {
     UserId::from_random([7; 10])
 }
 
+/// An administrator of the platform, who is no member of the workspace.
+pub(crate) fn administrator() -> Actor {
+    Actor {
+        who: Who::Person { id: administrator_id(), account: "user-2".to_owned(), uid: "uid-2".to_owned() },
+        platform: [PlatformRole::Admin].into(),
+        memberships: [].into(),
+        via: Via::Session { id: "session".to_owned() },
+    }
+}
+
+pub(crate) fn administrator_id() -> UserId {
+    UserId::from_random([9; 10])
+}
+
 struct Everybody;
 
 impl People for Everybody {
@@ -70,9 +84,18 @@ impl People for Everybody {
         workspace: &WorkspaceName,
         scope: &[String],
     ) -> Result<Impersonation, IdentityError> {
-        let known = *user == developer_id() && uid == "uid-1" && scope.is_empty();
-        let actor = known.then(developer).ok_or(IdentityError::NoAccount)?;
+        let all = [developer(), administrator()];
+        let known = |actor: &Actor| match &actor.who {
+            Who::Person { id, uid: known, .. } => id == user && known == uid && scope.is_empty(),
+            Who::ServiceAccount { .. } => false,
+        };
+        let actor = all.into_iter().find(known).ok_or(IdentityError::NoAccount)?;
         Ok(actor.impersonation_in(Capability::ChangeReleases, workspace)?)
+    }
+
+    fn administrator(&self, user: &UserId, uid: &str) -> Result<Impersonation, IdentityError> {
+        let known = *user == administrator_id() && uid == "uid-2";
+        known.then(|| Impersonation::administrator(user)).ok_or(IdentityError::NotAdministrator)
     }
 
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {

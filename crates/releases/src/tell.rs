@@ -27,6 +27,8 @@ pub(crate) struct Deployment {
     pub chart: ResolvedChart,
     pub helm: HelmState,
     pub inventory: Vec<InventoryEntry>,
+    /// The objects of an administrator, where an operation with that option has settled them.
+    pub administered: Option<Vec<InventoryEntry>>,
     pub rollback_of: Option<i64>,
     pub by: String,
     /// Nothing was there before.
@@ -101,8 +103,18 @@ impl Telling {
 
     /// It ended well.
     pub fn deployed(mut self, what: Deployment) -> Self {
-        let Deployment { version, hash, spec_hash, chart, helm, mut inventory, rollback_of, by, first } =
-            what;
+        let Deployment {
+            version,
+            hash,
+            spec_hash,
+            chart,
+            helm,
+            mut inventory,
+            administered,
+            rollback_of,
+            by,
+            first,
+        } = what;
         inventory.truncate(status::INVENTORY);
         let revision = helm.revision;
         let state = if first { State::Created } else { State::Upgraded };
@@ -118,6 +130,9 @@ impl Telling {
         let status = &mut self.status;
         (status.version, status.hash, status.spec_hash) = (version, hash, spec_hash);
         (status.chart, status.helm, status.inventory) = (Some(chart), Some(helm), inventory);
+        if let Some(administered) = administered {
+            status.administered = administered;
+        }
         status.last_deployed = Some(Time(self.now));
         self.settle();
         self.turn(state, "Deployed", "");

@@ -34,6 +34,7 @@ fn record(event: &AuditEvent, time: Timestamp) -> Record {
         who: event.user.clone(),
         via: event.user.is_some().then_some(via),
         act: act(event.verb),
+        option: None,
         object: event.object.clone(),
         from: event.source,
         result: event.status.map_or(Outcome::Abandoned, Outcome::of_status),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::flags::{LabelsArg, OutputArg, WaitArgs, WriteArgs};
+use super::flags::{AdministratorArg, LabelsArg, OutputArg, WaitArgs, WriteArgs};
 use crate::helm::flags::{Switch, ValuesArgs, switch};
 use crate::helm::remote::RemoteArgs;
 
@@ -25,6 +25,8 @@ pub struct DeployArgs {
     pub fresh: FreshArgs,
     #[command(flatten)]
     pub shown: ShownArgs,
+    #[command(flatten)]
+    pub administrator: AdministratorArg,
 }
 
 /// What counts when a release is made, by `install` or by `upgrade --install`.

@@ -86,7 +86,7 @@ async fn live(args: &DiffArgs, reached: &Reached) -> Outcome {
     let helm = reached.helm().await?;
     let namespace = reached.namespace.clone();
     let owner = Ownership { release: args.name.clone(), namespace: namespace.clone(), take: false };
-    let target = Target { client: helm.objects, discovery: helm.discovery, namespace };
+    let target = Target::new(helm.objects, helm.discovery, namespace);
     let found = drift::find(&target, &objects, &owner, &|_| Vec::new(), &[]).await;
     let found =
         found.map_err(|failures| failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;

@@ -8,6 +8,8 @@ use helm_release::actions::{Applying, DryRun, Run, Wait};
 use helm_template::go::time;
 use kube_apply::Tell;
 
+use super::place::needs_platform;
+use crate::helm::Refusal;
 use crate::helm::flags::{Switch, switch};
 
 /// How a result is printed.
@@ -146,6 +148,30 @@ fn label(text: &str) -> Result<(String, String), String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = time::Duration::parse(text)?.0;
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
+}
+
+/// Whose rights count for objects that the release may not write.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AdministratorArg {
+    /// Use your rights as an administrator of the platform for what the release itself may not write or remove, this one time; on a platform only
+    #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
+    pub as_administrator: Switch,
+}
+
+impl AdministratorArg {
+    /// The value of the query `asAdministrator`.
+    pub fn query(&self) -> Option<String> {
+        self.as_administrator.0.then(|| "true".to_owned())
+    }
+
+    /// Refuses the flag where there is no platform.
+    pub fn needs_platform(&self, command: &str) -> Result<(), Refusal> {
+        if self.as_administrator.0 {
+            Err(needs_platform(&format!("{command} --as-administrator")))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ pub async fn run(args: &InstallArgs, at: &At) -> Outcome {
     if deploy.shown.hide_secret.0 && !deploy.write.is_dry() {
         return Err(failed("hiding Kubernetes secrets requires a dry-run mode".to_owned()).into());
     }
+    deploy.administrator.needs_platform("install")?;
     let reached = reach(at).await?;
     let names = Names {
         arguments: &args.names,

@@ -4,7 +4,7 @@ use clap::Args;
 use helm_release::actions::Rollback;
 
 use super::connect::{At, reach};
-use super::flags::{WaitArgs, WriteArgs};
+use super::flags::{AdministratorArg, WaitArgs, WriteArgs};
 use super::place::PlaceArgs;
 use super::progress::Progress;
 use crate::helm::Outcome;
@@ -28,6 +28,8 @@ pub struct RollbackArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
     #[command(flatten)]
+    pub administrator: AdministratorArg,
+    #[command(flatten)]
     pub place: PlaceArgs,
 }
 
@@ -43,6 +45,7 @@ impl RollbackArgs {
 
 pub async fn run(args: &RollbackArgs, at: &At) -> Outcome {
     let revision = args.revision()?;
+    args.administrator.needs_platform("rollback")?;
     let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use helm_release::actions::{DryRun, Propagation, Run, Uninstall};
 
 use super::connect::{At, reach};
-use super::flags::WaitArgs;
+use super::flags::{AdministratorArg, WaitArgs};
 use super::place::{PlaceArgs, needs_platform};
 use super::progress::Progress;
 use crate::helm::flags::{Switch, switch};
@@ -44,6 +44,8 @@ pub struct UninstallArgs {
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
     #[command(flatten)]
+    pub administrator: AdministratorArg,
+    #[command(flatten)]
     pub place: PlaceArgs,
 }
 
@@ -61,6 +63,7 @@ pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
     if args.force.0 {
         return Err(needs_platform("uninstall --force"));
     }
+    args.administrator.needs_platform("uninstall")?;
     let reached = reach(at).await?;
     let helm = reached.helm().await?;
     let progress = Progress::new();

@@ -68,6 +68,7 @@ impl OldValuesArgs {
 
 pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
     let deploy = &args.deploy;
+    args.deploy.administrator.needs_platform("upgrade")?;
     let reached = reach(at).await?;
     let name = &args.name;
     let entries = if args.install.0 {

@@ -14,10 +14,19 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::render::ReadyChart;
 
+/// Where objects that are about to be written come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Rendered in this operation.
+    Rendered,
+    /// Taken from a stored record.
+    Stored,
+}
+
 /// Changes objects after they were rendered and before they are written: manifests and hooks alike.
 pub trait PostRender: Send + Sync {
     /// What is to be written instead, or why nothing can be.
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>>;
+    fn change(&self, objects: Vec<Object>, content: Content) -> BoxFuture<'_, Result<Vec<Object>, Error>>;
 }
 
 /// Says whether there is room for what is about to be written, when all of it is known and nothing is written yet.

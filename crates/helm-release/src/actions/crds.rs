@@ -38,7 +38,7 @@ pub async fn missing(
     if objects.is_empty() {
         return Ok(objects);
     }
-    let found = live(&operation.target, &objects).await.map_err(|failure| Error::Crd {
+    let found = live(&operation.target_of_definitions(), &objects).await.map_err(|failure| Error::Crd {
         file: failure.source.clone().unwrap_or_default(),
         kind: failure.kind(),
         why: failure.to_string(),
@@ -64,7 +64,8 @@ fn definitions(
 /// Makes definitions, and waits until the cluster serves what they define.
 pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(), Error> {
     let options = Options::new(Way::ServerSide { force_conflicts: false });
-    let made = apply(&operation.target, &[], definitions, &options, operation.run.tell).await;
+    let made =
+        apply(&operation.target_of_definitions(), &[], definitions, &options, operation.run.tell).await;
     made.map(|_| ()).map_err(|error| {
         let source = error.failures.first().and_then(|failure| failure.source.clone());
         Error::Crd { file: source.unwrap_or_default(), kind: error.kind(), why: error.to_string() }

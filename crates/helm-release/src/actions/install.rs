@@ -8,7 +8,7 @@ use kube::Api;
 use kube::api::PostParams;
 use kube_apply::{Applied, Mask, Object};
 
-use super::ask::{DryRun, Install, Propagation, Run, Uninstall};
+use super::ask::{Content, DryRun, Install, Propagation, Run, Uninstall};
 use super::crds;
 use super::operation::{Course, ExistingObjects, History, Operation};
 use super::plan::{Step, plan};
@@ -254,13 +254,14 @@ impl Operation<'_> {
         record.info.notes = rendering.notes;
         record.hooks = rendering.hooks;
         record.chart = rendering.chart;
-        self.settle(record).await
+        self.settle(record, Content::Rendered).await
     }
 
     /// Lets others change what a record tells of.
-    pub async fn settle(&self, mut record: Record) -> Result<Draft, Error> {
+    pub async fn settle(&self, mut record: Record, content: Content) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
-            let changed = post_render(&record.manifest, &record.hooks, change, self.helm.profile).await;
+            let (manifest, hooks) = (&record.manifest, &record.hooks);
+            let changed = post_render(manifest, hooks, change, content, self.helm.profile).await;
             (record.manifest, record.hooks) = changed?;
         }
         let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;

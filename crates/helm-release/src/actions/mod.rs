@@ -24,6 +24,6 @@ mod values;
 mod tests;
 
 pub use ask::{
-    Applying, DryRun, Install, PostRender, Propagation, Recovered, Rollback, Room, Run, Test, Uninstall,
-    Uninstalled, Upgrade, Values, Wait,
+    Applying, Content, DryRun, Install, PostRender, Propagation, Recovered, Rollback, Room, Run, Test,
+    Uninstall, Uninstalled, Upgrade, Values, Wait,
 };

@@ -65,6 +65,17 @@ impl<'o> Operation<'o> {
         Self { helm, name, namespace, run, storage, target, foreign: helm.foreign_target(namespace) }
     }
 
+    /// The target of the release's own identity, which leaves reserved objects alone.
+    pub fn target_without_reserved(&self) -> Target {
+        Target { reserved: self.target.reserved.without_client(), ..self.target.clone() }
+    }
+
+    /// The target that definitions of `crds/` are written on: with the client of reserved objects where there is one.
+    pub fn target_of_definitions(&self) -> Target {
+        let client = self.target.reserved.client().unwrap_or(&self.target.client);
+        Target::new(client.clone(), self.target.discovery.clone(), self.namespace)
+    }
+
     /// The target that hooks and manifests of a stored record are executed on.
     pub fn target_of(&self, record: &Record) -> &Target {
         match self.helm.origin(record) {

@@ -10,7 +10,7 @@ use helm_engine::{Rendered, sort};
 use helm_template::profile::Profile;
 use kube_apply::{Id, Object};
 
-use super::ask::PostRender;
+use super::ask::{Content, PostRender};
 use super::document;
 use crate::error::Error;
 use crate::record::HookRecord;
@@ -32,12 +32,13 @@ pub async fn post_render(
     manifest: &str,
     hooks: &[HookRecord],
     change: &dyn PostRender,
+    content: Content,
     profile: Profile,
 ) -> Result<(String, Vec<HookRecord>), Error> {
     let documents = documents(manifest, hooks).map_err(Error::PostRender)?;
     let objects: Vec<Object> =
         documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
-    let mut back = Back::new(change.change(objects).await?);
+    let mut back = Back::new(change.change(objects, content).await?);
 
     let mut outcome = Outcome { manifest: String::new(), hooks: Vec::new(), profile };
     for document in &documents {
@@ -132,7 +133,7 @@ mod tests {
     struct With<F>(F);
 
     impl<F: Fn(Vec<Object>) -> Vec<Object> + Send + Sync> PostRender for With<F> {
-        fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
+        fn change(&self, objects: Vec<Object>, _: Content) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
             ready(Ok((self.0)(objects))).boxed()
         }
     }
@@ -153,7 +154,9 @@ mod tests {
     }
 
     fn changed(change: impl Fn(Vec<Object>) -> Vec<Object> + Send + Sync) -> (String, Vec<HookRecord>) {
-        post_render(MANIFEST, &[hook()], &With(change), Profile::Helm4).now_or_never().unwrap().unwrap()
+        let (hooks, change) = ([hook()], With(change));
+        let done = post_render(MANIFEST, &hooks, &change, Content::Rendered, Profile::Helm4);
+        done.now_or_never().unwrap().unwrap()
     }
 
     fn labelled(object: &Object) -> Object {

@@ -3,7 +3,7 @@
 use helm_engine::{Event, names};
 use kube_apply::{Applied, remove};
 
-use super::ask::{DryRun, Rollback};
+use super::ask::{Content, DryRun, Rollback};
 use super::install::Draft;
 use super::operation::{Course, History, Operation};
 use super::plan::{Step, plan};
@@ -51,7 +51,9 @@ impl Operation<'_> {
             }
         };
         let (Draft { record, objects, mask }, origin) = self.draft_rollback(ask, &history).await?;
-        let target = if origin == Origin::Own { &self.target } else { &self.foreign };
+        // The content was not rendered in this operation: reserved objects stay as they are.
+        let own = self.target_without_reserved();
+        let target = if origin == Origin::Own { &own } else { &self.foreign };
         let (way, _) = self.way(Some(&record));
         let before = self.standing(&history, record.version - 1).await?;
         let looked = self.look("rollback", target, (&before, &objects), way, &mask).await?;
@@ -125,6 +127,6 @@ impl Operation<'_> {
             apply_method,
             ..old
         };
-        Ok((self.settle(record).await?, origin))
+        Ok((self.settle(record, Content::Stored).await?, origin))
     }
 }

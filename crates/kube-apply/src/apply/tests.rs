@@ -6,6 +6,7 @@ use serde_json::json;
 use testkit::{Fault, every_kill_point};
 
 use super::*;
+use crate::reserved::Reserved;
 use crate::tell::Silent;
 use crate::testing::*;
 
@@ -71,6 +72,43 @@ async fn everything_is_written_once_in_order_and_marked_and_then_left_alone() {
         let again = apply(&target, &wanted(), &wanted(), &options, &Silent).await.unwrap();
         assert_eq!((again.unchanged.len(), again.created.len(), again.changed.len()), (5, 0, 0), "{way:?}");
         assert_eq!(town.get(DEPLOYMENT, "web").await.unwrap(), live);
+    }
+}
+
+#[tokio::test]
+async fn reserved_objects_are_written_with_their_own_client_or_left_alone() {
+    let role = ("rbac.authorization.k8s.io/v1", "ClusterRole");
+    for way in [SERVER_SIDE, Way::ThreeWay] {
+        let town = Town::still().await;
+        let (fault, options) = (Fault::none(), release("web", way));
+        let reserved: Vec<Id> = wanted().iter().map(|object| town.target.id(object)).collect();
+        let reserved: Vec<Id> = reserved.into_iter().filter(|id| id.kind == "ClusterRole").collect();
+        let left = Target { reserved: Reserved::left_alone(reserved.clone()), ..town.target.clone() };
+        let applied = apply(&left, &[], &wanted(), &options, &Silent).await.unwrap();
+        assert_eq!(applied.created.len(), 4);
+        assert_eq!(town.get(role, "web").await, None);
+
+        let client = fault.over(town.target.client.clone());
+        let other = Target { reserved: Reserved::written_with(client, reserved), ..town.target.clone() };
+        let applied = apply(&other, &wanted(), &wanted(), &options, &Silent).await.unwrap();
+        assert_eq!(names(&applied.created), ["ClusterRole web"]);
+        assert_eq!(
+            (fault.calls(), fault.writes()),
+            (2, 1),
+            "one look and one write, of the reserved object alone"
+        );
+
+        // What is left alone is not removed either, and not even looked at.
+        let before = fault.calls();
+        let applied = apply(&left, &wanted(), &[], &options, &Silent).await.unwrap();
+        assert_eq!(applied.removed.len(), 4);
+        assert!(town.get(role, "web").await.is_some());
+        remove::remove(&left, &wanted(), &Removal::default(), &Silent).await.unwrap();
+        assert!(town.get(role, "web").await.is_some());
+        assert_eq!(fault.calls(), before);
+        remove::remove(&other, &wanted(), &Removal::default(), &Silent).await.unwrap();
+        assert_eq!(town.get(role, "web").await, None);
+        assert_eq!(fault.writes(), 2);
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, BoxStream, StreamExt};
-use kube::Api;
 use kube::core::{DynamicObject, Status};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::discovery::Kind;
@@ -29,7 +29,8 @@ pub fn observe(target: &Target, objects: &[Placed]) -> BoxStream<'static, Seen> 
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, placed) in objects.iter().enumerate() {
         let resource = &placed.kind.resource;
-        let key = (&resource.api_version, &resource.plural, placed.object.namespace());
+        let key =
+            (&resource.api_version, &resource.plural, placed.object.namespace(), target.is_reserved(placed));
         groups.entry(key).or_default().push(at);
     }
     let watches = groups.into_values().flat_map(|places| {
@@ -38,21 +39,21 @@ pub fn observe(target: &Target, objects: &[Placed]) -> BoxStream<'static, Seen> 
     let watches = watches.map(|places| {
         let names = places.iter().map(|at| (objects[*at].object.name().to_owned(), *at)).collect();
         let first = &objects[places[0]];
-        watch(target, first.kind.clone(), first.object.namespace(), names)
+        watch(target.client_for(first), first.kind.clone(), first.object.namespace(), names)
     });
     stream::select_all(watches).boxed()
 }
 
 /// Watches objects of one kind in one namespace.
 fn watch(
-    target: &Target,
+    client: &Client,
     kind: Kind,
     namespace: Option<&str>,
     names: BTreeMap<String, usize>,
 ) -> BoxStream<'static, Seen> {
     let api: Api<DynamicObject> = match namespace {
-        Some(namespace) => Api::namespaced_with(target.client.clone(), namespace, &kind.resource),
-        None => Api::all_with(target.client.clone(), &kind.resource),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
+        None => Api::all_with(client.clone(), &kind.resource),
     };
     let mut config = watcher::Config::default();
     if let (1, Some(name)) = (names.len(), names.keys().next()) {

@@ -5,12 +5,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::is_false;
 use crate::progress::Transition;
 
 /// How many objects that are not ready are named.
 pub const NOT_READY: usize = 20;
 /// How many objects outside the namespace are listed.
 pub const INVENTORY: usize = 200;
+/// How many objects of an administrator a release may have.
+pub const ADMINISTERED: usize = 200;
 /// How many revisions are known to be made by the platform.
 pub const REVISIONS: usize = 100;
 /// How many operations are remembered.
@@ -55,6 +58,10 @@ pub struct HelmReleaseStatus {
     /// Objects outside the release's namespace, which nothing else would remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
+    /// Objects that an administrator of the platform wrote (`asAdministrator`), because the release's own identity may not.
+    /// Operations without that option leave them alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub administered: Vec<InventoryEntry>,
     /// The last operations, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deploy_status: Vec<Deployed>,
@@ -105,6 +112,9 @@ pub struct Revision {
     /// The identity that it was rendered and applied as.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
+    /// It was made with the option `asAdministrator`: all of its content was stated by an administrator.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub as_administrator: bool,
     /// Which of its values are sensitive, as JSON pointers; the empty one is all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitive: Vec<String>,

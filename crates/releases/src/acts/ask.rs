@@ -14,10 +14,13 @@ use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec};
 
 use super::versions::request_name;
 use super::view::ReleaseView;
-use super::{Error, HOST, once, run_as};
+use super::{Error, HOST, grant, once, run_as};
 use crate::Releases;
 use crate::charts::Chart;
 use crate::people::workspace_annotation;
+
+/// The first version of a request.
+const FIRST: i64 = 1;
 
 /// What somebody asks for.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,8 @@ pub struct NewRelease {
     pub description: String,
     /// By what the caller knows the attempt again, where they say.
     pub key: Option<String>,
+    /// With the caller's rights as an administrator of the platform.
+    pub as_administrator: bool,
 }
 
 impl Releases {
@@ -68,7 +73,9 @@ impl Releases {
             paused,
             description,
             key,
+            as_administrator,
         } = wanted;
+        let as_administrator = if as_administrator { Some(grant(actor, FIRST)?) } else { None };
         let (namespace, name, values) = (&namespace, &name, &values);
         let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
         names::check(name).map_err(Error::Invalid)?;
@@ -95,7 +102,7 @@ impl Releases {
             source: said(source, &chart),
             chart: chart.resolved,
             values_ref: None,
-            version: 1,
+            version: FIRST,
             rollback_of: None,
             options,
             remediation,
@@ -104,6 +111,7 @@ impl Releases {
             roles,
             paused,
             run_as,
+            as_administrator,
             suspend: false,
             deletion_policy: kube_types::release::DeletionPolicy::default(),
             description,

@@ -8,17 +8,20 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch as Merged, PatchParams, PostParams, Preconditions};
 use kube_types::marks::ASKED;
 use kube_types::release::{Options, Patch, RoleOverride};
-use kube_types::request::RunAs;
+use kube_types::request::{AdministratorGrant, RunAs};
 use kube_types::{HelmRequest, HelmRequestSpec};
 use serde_json::{Map, Value, json};
 
 use super::ask::said;
+use super::force::Forced;
+use super::left::{LeftBehind, of_administrator};
 use super::now::packed;
 use super::view::{ReleaseView, wish};
-use super::{Asked, Error, once, run_as, unmoved};
+use super::{Asked, Error, grant, once, run_as, unmoved};
 use crate::Releases;
+use crate::release::administered::entries_of;
 use crate::release::ledger;
-use crate::requests::{DELETE_CLAIMS, gone};
+use crate::requests::{DELETE_CLAIMS, UNINSTALL_AS_ADMINISTRATOR, gone};
 
 /// What is to be different. What is not said stays.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +56,31 @@ impl Changes {
         } = self;
         source.is_some() || values.is_some() || options.is_some() || patches.is_some() || roles.is_some()
     }
+
+    /// The fields that the new version would take from the last one. With `asAdministrator` there must be none, as whoever set
+    /// them would have them applied with an administrator's rights. Content of a version that was made with the option may be
+    /// taken over.
+    fn inherited(&self, last: &HelmRequestSpec, values: &str) -> Vec<&'static str> {
+        let stated = last.as_administrator.as_ref().is_some_and(|grant| grant.version == last.version);
+        let fields = [
+            ("chart", self.source.is_none()),
+            ("values", (self.values.is_none() || self.merge_values) && !values.trim().is_empty()),
+            ("options", self.options.is_none() && !last.options.is_default()),
+            ("patches", self.patches.is_none() && !last.patches.is_empty()),
+            ("roles", self.roles.is_none() && !last.roles.is_empty()),
+        ];
+        fields.into_iter().filter(|(_, inherited)| !stated && *inherited).map(|(field, _)| field).collect()
+    }
+
+    /// Refuses content with `asAdministrator` that the caller does not state.
+    pub(super) fn stated_by_administrator(
+        &self,
+        last: Option<&HelmRequestSpec>,
+        values: &str,
+    ) -> Result<(), Error> {
+        let inherited = last.map(|last| self.inherited(last, values)).unwrap_or_default();
+        if inherited.is_empty() { Ok(()) } else { Err(Error::Unstated(inherited.join(", "))) }
+    }
 }
 
 impl Releases {
@@ -84,6 +112,13 @@ impl Releases {
         unmoved(&request, asked.seen)?;
         once::remember(&mut request, mark);
         let before = self.values_text(request.spec.values_ref.as_ref()).await?;
+        let grant = if asked.as_administrator {
+            let grant = grant(actor, request.spec.version.saturating_add(1))?;
+            changes.stated_by_administrator(Some(&request.spec), &before)?;
+            Some(grant)
+        } else {
+            None
+        };
         if changes.change_content() {
             request.spec.run_as = run_as(actor)?;
         }
@@ -113,7 +148,7 @@ impl Releases {
         set(&mut spec.suspend, suspend);
         set(&mut spec.description, description);
         spec.rollback_of = None;
-        self.next_version(request, &values).await
+        self.next_version(request, grant, &values).await
     }
 
     /// Goes back to what a revision of Helm was made of: chart, values, options, patches and role overrides.
@@ -121,6 +156,8 @@ impl Releases {
     /// A revision whose digest is in the ledger is made anew from the version that the ledger names. Labels and annotations of a record decide
     /// nothing: tenants can write them, and Helm copies labels to later revisions. Of any other record the chart and the values are taken, and
     /// the release acts as the namespace's deployer.
+    ///
+    /// With `asAdministrator` the revision must have been made with it, too: of any other, somebody else may have set the content.
     pub async fn rollback(
         &self,
         actor: &Actor,
@@ -141,12 +178,27 @@ impl Releases {
         let record = storage.get(name, revision).await?.ok_or_else(unknown)?.record;
         let release = self.parts().releases.get_in(namespace, name);
         let entry = release.as_deref().and_then(|release| ledger::entry(release, &record));
+        let grant = if asked.as_administrator {
+            let grant = grant(actor, request.spec.version.saturating_add(1))?;
+            if !entry.is_some_and(|entry| entry.as_administrator) {
+                return Err(Error::NotAdministrators(name.to_owned(), revision));
+            }
+            Some(grant)
+        } else {
+            None
+        };
         let version = entry.map(|entry| entry.version).filter(|version| *version > 0);
         let kept = match version {
             Some(version) => self.kept_version(&request.name_any(), version).await?,
             None => None,
         };
-        let Some((values, kept)) = kept else { return self.rollback_to_record(request, &record).await };
+        let Some((values, kept)) = kept else {
+            // The record alone does not say who stated its values.
+            if grant.is_some() {
+                return Err(Error::NotAdministrators(name.to_owned(), revision));
+            }
+            return self.rollback_to_record(request, &record).await;
+        };
         let text = self.values_text(Some(&values)).await?;
         let spec = &mut request.spec;
         (spec.source, spec.chart, spec.options) = (kept.source, kept.chart, kept.options);
@@ -154,7 +206,7 @@ impl Releases {
         set(&mut spec.roles, kept.roles);
         spec.rollback_of = version;
         spec.run_as = run_as(actor)?;
-        self.next_version(request, &text).await
+        self.next_version(request, grant, &text).await
     }
 
     /// Goes back to the chart and the values in a record that is not ours, or of which no version was kept. Helm knows no patches and no
@@ -173,7 +225,7 @@ impl Releases {
         (spec.patches, spec.roles) = (Vec::new(), Vec::new());
         spec.rollback_of = None;
         spec.run_as = RunAs::default();
-        self.next_version(request, &values).await
+        self.next_version(request, None, &values).await
     }
 
     /// Takes all workloads of a release to zero; its data and addresses stay.
@@ -213,6 +265,7 @@ impl Releases {
         if is_so(&request.spec) {
             return Ok(ReleaseView::of_request(&request));
         }
+        let asked = Asked { as_administrator: false, ..asked };
         self.changed(actor, request, changes, act, asked).await
     }
 
@@ -259,23 +312,38 @@ impl Releases {
         if !failed && !once::was_done(&request, mark.as_ref()) {
             return Err(Error::NotFailed(name.to_owned()));
         }
+        let asked = Asked { as_administrator: false, ..asked };
         self.changed(actor, request, Changes::default(), "retry", asked).await
     }
 
-    /// Deletes a release: it is uninstalled, with the claims that its StatefulSets made if `claims`, and its request goes.
+    /// Deletes a release: it is uninstalled, and its request goes. Objects of an administrator that stay are in the answer.
     pub async fn delete(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
-        claims: bool,
-        seen: Option<&str>,
-    ) -> Result<ReleaseView, Error> {
+        options: DeleteOptions<'_>,
+    ) -> Result<Forced, Error> {
         let request = self.request_for(actor, "delete", namespace, name).await?;
-        unmoved(&request, seen)?;
-        let marks = if claims { Map::from_iter([mark(DELETE_CLAIMS, "true")]) } else { Map::new() };
+        unmoved(&request, options.seen)?;
+        let marks = options.marks(actor, &request)?;
+        let left = self.left_to_administrators(namespace, name, options);
         self.delete_request(&request, marks).await?;
-        Ok(ReleaseView::leaving(&request))
+        Ok(Forced {
+            release: ReleaseView::leaving(&request),
+            left: Some(left).filter(|left| !left.is_empty()),
+        })
+    }
+
+    /// The objects that a deletion with these options leaves behind, because an administrator wrote them.
+    pub(super) fn left_to_administrators(
+        &self,
+        namespace: &str,
+        name: &str,
+        options: DeleteOptions<'_>,
+    ) -> Vec<LeftBehind> {
+        let release = self.parts().releases.get_in(namespace, name).filter(|_| !options.as_administrator);
+        release.iter().flat_map(|release| entries_of(release)).map(of_administrator).collect()
     }
 
     /// Deletes this very request, with what its end is to be like written on it first. One that is on its way out is marked.
@@ -297,10 +365,17 @@ impl Releases {
         Ok(())
     }
 
-    /// Writes a request that was changed as its next version.
-    async fn next_version(&self, mut request: HelmRequest, values: &str) -> Result<ReleaseView, Error> {
+    /// Writes a request that was changed as its next version, with the permission of an administrator for just that one.
+    async fn next_version(
+        &self,
+        mut request: HelmRequest,
+        grant: Option<AdministratorGrant>,
+        values: &str,
+    ) -> Result<ReleaseView, Error> {
         let name = request.name_any();
         request.spec.version = request.spec.version.saturating_add(1);
+        // That of the last version ends with it.
+        request.spec.as_administrator = grant;
         let kept = self.keep_version(&name, &request.spec, values).await?;
         request.spec.values_ref = Some(kept.clone());
         match self.write_wish(&request).await {
@@ -335,6 +410,36 @@ impl Releases {
             once::remember(&mut next, request.annotations().get(ASKED).cloned());
         }
         Err(Error::Changed(request.spec.release_name.clone()))
+    }
+}
+
+/// How a release is deleted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeleteOptions<'a> {
+    /// With the claims that its StatefulSets made.
+    pub claims: bool,
+    /// With the objects that an administrator wrote, by the caller's rights as an administrator of the platform.
+    pub as_administrator: bool,
+    /// The version of the release that the caller saw, where they say.
+    pub seen: Option<&'a str>,
+}
+
+impl DeleteOptions<'_> {
+    /// The annotations of the request that say so to the controller. An administrator's permission that was given to a deletion
+    /// that did not begin is withdrawn.
+    pub(super) fn marks(self, actor: &Actor, request: &HelmRequest) -> Result<Map<String, Value>, Error> {
+        let mut marks = Map::new();
+        if self.claims {
+            marks.extend([mark(DELETE_CLAIMS, "true")]);
+        }
+        let begun = request.metadata.deletion_timestamp.is_some();
+        if self.as_administrator {
+            let AdministratorGrant { user, uid, .. } = grant(actor, request.spec.version)?;
+            marks.extend([mark(UNINSTALL_AS_ADMINISTRATOR, &format!("{user}/{uid}"))]);
+        } else if !begun && request.annotations().contains_key(UNINSTALL_AS_ADMINISTRATOR) {
+            marks.insert(UNINSTALL_AS_ADMINISTRATOR.to_owned(), Value::Null);
+        }
+        Ok(marks)
     }
 }
 

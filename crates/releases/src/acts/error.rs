@@ -35,6 +35,15 @@ pub enum Error {
     NotDeployed(String),
     #[error("release `{0}` has no revision {1} that it could go back to")]
     NoRevision(String, i64),
+    #[error(
+        "asAdministrator applies to content that the administrator states: state {0}, which would be taken from the last version"
+    )]
+    Unstated(String),
+    #[error(
+        "revision {1} of release `{0}` was not made with asAdministrator by Longshore: upgrade the release with its chart and \
+         values instead"
+    )]
+    NotAdministrators(String, i64),
     #[error("the manifest of revision {revision} of release `{name}` cannot be read")]
     Unreadable { name: String, revision: i64 },
     #[error("there is a release `{0}` in this namespace already")]
@@ -67,9 +76,11 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refusal) => refusal.kind(),
-            Self::NotYours(_) | Self::NoWorkspace(_) | Self::Forbidden { .. } | Self::Outside { .. } => {
-                Kind::Forbidden
-            }
+            Self::NotYours(_)
+            | Self::NoWorkspace(_)
+            | Self::Forbidden { .. }
+            | Self::NotAdministrators(..)
+            | Self::Outside { .. } => Kind::Forbidden,
             Self::NoPerson | Self::ByHand(_) => Kind::Unsupported,
             Self::NotFound(_)
             | Self::NoRepo(_)
@@ -77,7 +88,7 @@ impl Error {
             | Self::NotDeployed(_)
             | Self::NoRevision(..) => Kind::NotFound,
             Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
-            Self::Invalid(_) | Self::BadRepo { .. } => Kind::Invalid,
+            Self::Invalid(_) | Self::Unstated(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Listening(_) => Kind::Exhausted,
             Self::Chart(error) => error.kind(),

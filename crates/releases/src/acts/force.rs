@@ -11,22 +11,23 @@ use kube::ResourceExt;
 use kube_apply::{Object, Ownership, Target};
 use tokio::time::timeout;
 
-use super::change::mark;
+use super::change::{DeleteOptions, mark};
 use super::left::{LeftBehind, left_behind};
 use super::look::objects;
 use super::view::ReleaseView;
 use super::{Error, unmoved};
 use crate::Releases;
-use crate::requests::{DELETE_CLAIMS, FORCE_DELETE};
+use crate::requests::FORCE_DELETE;
 
 /// So long it is waited for; what is not over by then goes on.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How far a forced end has come.
+/// How far the end of a release has come.
 #[derive(Clone, Debug)]
 pub struct Forced {
     pub release: ReleaseView,
-    /// What is still there of it, once it is gone; nothing where it is not gone yet.
+    /// What is still there of it, once it is gone by force, or what an uninstallation leaves to administrators; nothing where it is
+    /// not gone yet, or nothing stays.
     pub left: Option<Vec<LeftBehind>>,
 }
 
@@ -37,23 +38,29 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        claims: bool,
-        seen: Option<&str>,
+        options: DeleteOptions<'_>,
     ) -> Result<Forced, Error> {
         let request = self.request_for(actor, "delete", namespace, name).await?;
         self.workspace(actor, Capability::ManageNamespaces, namespace)?;
-        unmoved(&request, seen)?;
+        unmoved(&request, options.seen)?;
         // While there is a record of them. One that cannot be read may be what is in the way.
         let known = match self.record(actor, namespace, name, None).await {
             Ok((record, _)) => objects(&record).unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let marks = [(FORCE_DELETE, actor.label()), (DELETE_CLAIMS, "true".to_owned())];
-        let marks = marks.into_iter().filter(|(name, _)| claims || *name != DELETE_CLAIMS);
-        self.delete_request(&request, marks.map(|(name, value)| mark(name, &value)).collect()).await?;
+        let mut marks = options.marks(actor, &request)?;
+        marks.extend([mark(FORCE_DELETE, &actor.label())]);
+        let administered = self.left_to_administrators(namespace, name, options);
+        self.delete_request(&request, marks).await?;
         let uid = request.uid();
         let gone = timeout(WAIT, self.until_gone(&request.name_any(), uid.as_deref())).await.is_ok();
-        let left = if gone { Some(self.left(actor, namespace, name, &known).await) } else { None };
+        let left = if gone {
+            let mut left = self.left(actor, namespace, name, &known).await;
+            left.extend(administered);
+            Some(left)
+        } else {
+            None
+        };
         Ok(Forced { release: ReleaseView::leaving(&request), left })
     }
 
@@ -71,11 +78,8 @@ impl Releases {
 
     async fn left(&self, actor: &Actor, namespace: &str, name: &str, known: &[Object]) -> Vec<LeftBehind> {
         let Ok(reader) = self.acts_in(actor, Capability::ReadReleases, namespace) else { return Vec::new() };
-        let target = Target {
-            client: self.parts().clients.acting_as(&reader),
-            discovery: self.parts().helms.discovery.clone(),
-            namespace: namespace.to_owned(),
-        };
+        let client = self.parts().clients.acting_as(&reader);
+        let target = Target::new(client, self.parts().helms.discovery.clone(), namespace);
         left_behind(&target, known, &Ownership::new(name, namespace)).await
     }
 }

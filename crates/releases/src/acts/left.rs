@@ -1,9 +1,10 @@
-//! What stays behind of a release whose end was forced.
+//! What stays behind of a release whose end was forced, or that has objects of an administrator.
 
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, stream};
 use kube_apply::{Live, Object, Target, live};
+use kube_types::release::InventoryEntry;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +30,17 @@ impl std::fmt::Display for LeftBehind {
         let Self { kind, namespace, name, why } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         write!(f, "{kind} {namespace}{slash}{name} ({why})")
+    }
+}
+
+/// An object that an operation without `asAdministrator` leaves where it is.
+pub(crate) fn of_administrator(entry: &InventoryEntry) -> LeftBehind {
+    let InventoryEntry { group: _, kind, namespace, name } = entry.clone();
+    LeftBehind {
+        kind,
+        namespace,
+        name,
+        why: "only an administrator can remove it (asAdministrator)".to_owned(),
     }
 }
 

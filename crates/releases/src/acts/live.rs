@@ -2,25 +2,24 @@
 
 use domain::Actor;
 use domain::roles::Capability;
-use kube_apply::{Ownership, Target, drift};
+use kube_apply::{Ownership, Reserved, Target, drift};
 
 use super::Error;
 use super::compare::{ChangeView, Comparison, DifferenceView};
 use super::look::{objects, sensitive};
 use crate::Releases;
+use crate::release::administered::{self, entries_of};
 
 impl Releases {
     /// What is different from what was deployed last, as this caller finds it in the cluster.
     pub async fn drift(&self, actor: &Actor, namespace: &str, name: &str) -> Result<Comparison, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
+        let reader = self.acts_in(actor, Capability::ReadReleases, namespace)?;
+        let client = self.parts().clients.acting_as(&reader);
+        let administered = release.as_deref().map(entries_of).unwrap_or_default();
         let target = Target {
-            client: self.parts().clients.acting_as(&self.acts_in(
-                actor,
-                Capability::ReadReleases,
-                namespace,
-            )?),
-            discovery: self.parts().helms.discovery.clone(),
-            namespace: namespace.to_owned(),
+            reserved: Reserved::left_alone(administered.iter().map(administered::id)),
+            ..Target::new(client, self.parts().helms.discovery.clone(), namespace)
         };
         let owner = Ownership { release: name.to_owned(), namespace: namespace.to_owned(), take: false };
         let mask = sensitive(&record, release.as_deref())?;

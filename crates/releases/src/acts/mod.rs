@@ -4,7 +4,8 @@
 //! of that namespace, and then writes as the platform. What follows from it, follows by itself (`crate::lead`).
 //!
 //! Always true: a release acts as whoever changed its chart, values, patches or overrides last, with the group of its own
-//! workspace and within the scope of their token. What is done at once (restart, test) is done as the release, too; what is
+//! workspace and within the scope of their token. The rights of an administrator of the platform apply to the one version that
+//! was asked for with them, all of whose content the administrator states. What is done at once (restart, test) is done as the release, too; what is
 //! looked at (logs, resources, plans) is looked at as the caller. What somebody may not see is not there for them.
 //! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
 //! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), its end against all that is in the way ([`force`], [`left`]), what is done at once
@@ -34,7 +35,7 @@ use domain::roles::Capability;
 use domain::{Actor, Place};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Api;
-use kube_types::request::RunAs;
+use kube_types::request::{AdministratorGrant, RunAs};
 use kube_types::{HelmRelease, HelmRequest};
 
 use crate::Releases;
@@ -141,6 +142,15 @@ fn run_as(actor: &Actor) -> Result<RunAs, Error> {
             };
             Ok(RunAs { user: id.to_string(), uid: uid.clone(), scope })
         }
+        Who::ServiceAccount { .. } => Err(Error::NoPerson),
+    }
+}
+
+/// The permission to use the caller's rights as an administrator for one version of a release. Refused to everybody else.
+fn grant(actor: &Actor, version: i64) -> Result<AdministratorGrant, Error> {
+    let user = actor.administrator()?.to_string();
+    match &actor.who {
+        Who::Person { uid, .. } => Ok(AdministratorGrant { user, uid: uid.clone(), version }),
         Who::ServiceAccount { .. } => Err(Error::NoPerson),
     }
 }

@@ -29,6 +29,7 @@ use super::ask::NewRelease;
 use super::look::{objects, sensitive};
 use super::view::ReleaseView;
 use crate::Releases;
+use crate::release::administered;
 use crate::release::ledger::{ReadOnlyLedger, origin};
 
 /// The kinds whose pods a restart is about.
@@ -124,7 +125,9 @@ impl Releases {
         let (_, release) = self.record(actor, namespace, name, None).await?;
         let identity = self.identity_of(release.as_deref(), namespace);
         let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
-        let helm = self.parts().helms.acting_for(&self.parts().clients, &identity, Arc::new(ledger));
+        let clients = &self.parts().clients;
+        let reserved = administered::reserved(clients, &identity, release.as_deref());
+        let helm = self.parts().helms.acting_for(clients, &identity, reserved, Arc::new(ledger));
         let Tests { only, except, logs, timeout } = which;
         let usual = Run::new(tell);
         let ask = Test {

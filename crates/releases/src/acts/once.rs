@@ -18,6 +18,8 @@ pub struct Asked<'a> {
     pub seen: Option<&'a str>,
     /// By what the caller knows the attempt again, where they say.
     pub key: Option<&'a str>,
+    /// With the caller's rights as an administrator of the platform. Upgrades and rollbacks only.
+    pub as_administrator: bool,
 }
 
 /// What is remembered of an attempt.

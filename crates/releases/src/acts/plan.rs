@@ -1,16 +1,17 @@
 //! What would come of a change, before anybody makes it. Nothing is written, and nothing sensitive is shown.
 
 use chart_store::{Reader, Source};
+use domain::actor::Impersonation;
 use domain::roles::Capability;
 use domain::{Actor, Kind};
 use helm_chart::values;
-use helm_release::Record;
 use helm_release::actions::{DryRun, Run};
+use helm_release::{Record, Status};
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use kube_apply::fit::{self, FitError, Shortage, Turns};
 use kube_apply::{Object, Target};
-use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
+use kube_types::{HelmReleaseSpec, HelmRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,7 +24,9 @@ use super::{Error, HOST, run_as, versions};
 use crate::Releases;
 use crate::charts::Chart;
 use crate::helm_options::{self, Action, Inputs};
+use crate::records;
 use crate::release::TIMEOUT;
+use crate::release::administered;
 use crate::release::change::{Admission, Change};
 use crate::release::identity::Identity;
 use crate::release::ledger::ReadOnlyLedger;
@@ -70,17 +73,22 @@ pub enum ShortageView {
 
 impl Releases {
     /// What these changes would make of a release, or what a new one would consist of, with the cluster's judgement.
+    /// `as_administrator` is for administrators of the platform: with their rights for objects that the release may not have.
     pub async fn plan(
         &self,
         actor: &Actor,
         namespace: &str,
         name: &str,
         changes: Changes,
+        as_administrator: bool,
     ) -> Result<Plan, Error> {
         let workspace = self.workspace(actor, Capability::ChangeReleases, namespace)?;
         self.allowed(actor, "create", namespace, name).await?;
         let acts_as = actor.impersonation_in(Capability::ChangeReleases, &workspace)?;
-        let identity = Identity::of_caller(acts_as, run_as(actor)?.user, namespace);
+        let administrator =
+            if as_administrator { Some(Impersonation::administrator(actor.administrator()?)) } else { None };
+        let identity =
+            Identity { administrator, ..Identity::of_caller(acts_as, run_as(actor)?.user, namespace) };
         let request = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
         let release = self.parts().releases.get_in(namespace, name);
         if request.is_none() && release.is_some() {
@@ -90,20 +98,32 @@ impl Releases {
             Some(request) => self.values_text(request.spec.values_ref.as_ref()).await?,
             None => String::new(),
         };
+        if as_administrator {
+            changes.stated_by_administrator(request.as_ref().map(|request| &request.spec), &text)?;
+        }
         let text = changes.values_over(text)?;
         let values = values::read(text.as_bytes(), Profile::Helm4).map_err(|_| not_a_map())?;
         let reader = Reader::Workspace(workspace.to_string());
         let chart = self.planned_chart(&changes, request.as_ref(), &reader).await?;
-        let before = self.parts().helms.storage(&self.parts().clients, namespace).last(name).await?;
-        let before = before.map(|stored| stored.record);
+        let storage = self.parts().helms.storage(&self.parts().clients, namespace);
+        let entries = storage.entries(name).await?;
+        let statuses: Vec<Status> = entries.iter().map(|entry| entry.head.status).collect();
+        let action = Action::of(records::standing(&statuses, true).step());
+        // An installation begins with nothing: what a failed one left is removed first.
+        let before = match entries.last().filter(|_| action == Action::Upgrade) {
+            Some(last) => Some(storage.open(last).await?.record),
+            None => None,
+        };
         let spec = spec(request.as_ref(), changes);
         let clients = &self.parts().clients;
         let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
-        let mut helm = self.parts().helms.acting_for(clients, &identity, Arc::new(ledger));
+        let reserved = administered::reserved(clients, &identity, release.as_deref());
+        let mut helm = self.parts().helms.acting_for(clients, &identity, reserved, Arc::new(ledger));
         helm.workspace = Some(workspace.as_str().into());
         let admission = Admission {
             namespace,
             identity: &identity,
+            reserved: &helm.reserved,
             people: &*self.parts().people,
             discovery: &helm.discovery,
             clients,
@@ -112,7 +132,6 @@ impl Releases {
         let run = Run { dry_run: DryRun::Server, ..helm_options::run(&spec, TIMEOUT, &change) };
         let target = helm.target(namespace);
         let (planned, given) = (chart.ready, Arc::new(values));
-        let action = if before.is_some() { Action::Upgrade } else { Action::Install };
         let inputs = Inputs {
             name: name.to_owned(),
             namespace: namespace.to_owned(),
@@ -127,8 +146,16 @@ impl Releases {
             hash: String::new(),
         };
         let mask = Sensitive::of(planned.chart(), &gathered, &objects(&after)?);
-        let mut plan = told(before.as_ref(), &after, release.as_deref(), mask)?;
-        let old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
+        let mut old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
+        if target.reserved.client().is_none() {
+            // They are neither in what would be nor removed.
+            old.retain(|object| !target.reserved.contains(&target.id(object), namespace));
+        }
+        let former = match &before {
+            Some(before) => sensitive(before, release.as_deref())?,
+            None => Sensitive::of_objects(&[]),
+        };
+        let mut plan = told(action, &old, &after, &[former, mask])?;
         (plan.shortages, plan.unlooked) = self.shortages(&target, &old, &objects(&after)?).await;
         Ok(plan)
     }
@@ -219,23 +246,12 @@ fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
     }
 }
 
-/// `mask` hides what is sensitive in `after`, which nobody has recorded.
-fn told(
-    before: Option<&Record>,
-    after: &Record,
-    release: Option<&HelmRelease>,
-    mask: Sensitive,
-) -> Result<Plan, Error> {
-    let former = match before {
-        Some(before) => sensitive(before, release)?,
-        None => Sensitive::of_objects(&[]),
-    };
-    let masks = [former, mask];
-    let old = before.map(objects).transpose()?.unwrap_or_default();
+/// `masks` hide what is sensitive in `old` and in `after`.
+fn told(action: Action, old: &[Object], after: &Record, masks: &[Sensitive; 2]) -> Result<Plan, Error> {
     let new = objects(after)?;
-    let (differences, text) = manifests(&old, &new, &masks);
+    let (differences, text) = manifests(old, &new, masks);
     Ok(Plan {
-        act: if before.is_some() { "upgrade" } else { "install" },
+        act: action.name(),
         revision: after.version,
         objects: new.iter().map(|object| masks[1].mask(object.value())).collect(),
         notes: masks[1].mask_text(&after.info.notes),

@@ -53,15 +53,9 @@ impl Releases {
         name: &str,
     ) -> Result<ResourcesView, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
-        let target = Target {
-            client: self.parts().clients.acting_as(&self.acts_in(
-                actor,
-                Capability::ReadReleases,
-                namespace,
-            )?),
-            discovery: self.parts().helms.discovery.clone(),
-            namespace: namespace.to_owned(),
-        };
+        let reader = self.acts_in(actor, Capability::ReadReleases, namespace)?;
+        let client = self.parts().clients.acting_as(&reader);
+        let target = Target::new(client, self.parts().helms.discovery.clone(), namespace);
         let looks = objects(&record)?.into_iter().map(|object| look(&target, object));
         let mut objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         if objects.iter().any(|object| object.state != "ready") {

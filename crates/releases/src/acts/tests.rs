@@ -17,7 +17,7 @@ use testkit::until;
 
 use super::Asked;
 use super::ask::NewRelease;
-use super::change::Changes;
+use super::change::{Changes, DeleteOptions};
 use super::compare::Of;
 use super::versions::request_name;
 use super::view::MadeBy;
@@ -101,11 +101,36 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     stage.until_state("web", "active").await;
     assert_eq!(kept(&stage).await, 5);
 
-    releases.delete(&me, SHOP, "web", true, None).await.unwrap();
+    releases
+        .delete(&me, SHOP, "web", DeleteOptions { claims: true, ..DeleteOptions::default() })
+        .await
+        .unwrap();
     stage.until_gone(&requests(&stage), &request_name("host", SHOP, "web")).await;
     assert!(stage.of::<HelmRelease>().get_opt("web").await.unwrap().is_none());
     assert!(stage.of::<Deployment>().get_opt("web").await.unwrap().is_none());
     assert_eq!(kept(&stage).await, 0);
+}
+
+#[tokio::test]
+async fn plan_of_a_failed_first_installation_is_an_installation() {
+    let stage = Stage::new().await;
+    let broken = "extra: |\n  apiVersion: v1\n  kind: ConfigMap\n  metadata:\n    name: broken\n    annotations: {x: 1}\n";
+    stage.releases.install(&developer(), &Source::Archive(web()), wanted("web", broken)).await.unwrap();
+    stage.until_state("web", "failed").await;
+    let plan = async |values: &str| {
+        let source = Some(Source::Archive(web()));
+        let changes = Changes { source, values: Some(values.to_owned()), ..Changes::default() };
+        let plan = stage.releases.plan(&developer(), SHOP, "web", changes, false).await.unwrap();
+        (plan.act, plan.revision)
+    };
+    assert_eq!(plan("greeting: hi\n").await, ("install", 1));
+    // What the controller makes of it is just that.
+    let changes = Changes { values: Some("greeting: hi\n".to_owned()), ..Changes::default() };
+    stage.releases.upgrade(&developer(), SHOP, "web", changes, Asked::default()).await.unwrap();
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert_eq!(status.helm.unwrap().revision, 1);
+    assert_eq!(status.deploy_status[0].state, "created");
+    assert_eq!(plan("greeting: ho\n").await, ("upgrade", 2));
 }
 
 /// A Deployment whose every pod wants a node that nobody has.
@@ -121,7 +146,7 @@ async fn a_plan_tells_what_there_is_no_room_for_and_what_nobody_may_look_at() {
     let plan = async |values: &str| {
         let source = Some(Source::Archive(web()));
         let changes = Changes { source, values: Some(values.to_owned()), ..Changes::default() };
-        let plan = stage.releases.plan(&developer(), SHOP, "web", changes).await.unwrap();
+        let plan = stage.releases.plan(&developer(), SHOP, "web", changes, false).await.unwrap();
         (serde_json::to_value(plan.shortages).unwrap(), plan.unlooked)
     };
     assert_eq!(plan("replicas: 2\n").await, (json!([]), Vec::new()));
@@ -176,7 +201,7 @@ async fn whoever_may_not_is_refused_and_nothing_is_written() {
     assert_eq!(pause(&stranger()).await.unwrap_err().kind(), Kind::NotFound);
     assert_eq!(releases.get(&stranger(), SHOP, "web").await.unwrap_err().kind(), Kind::NotFound);
     assert!(releases.get(&viewer(), SHOP, "web").await.is_ok());
-    let seen = Asked { seen: Some("1"), key: None };
+    let seen = Asked { seen: Some("1"), ..Asked::default() };
     let moved = releases.upgrade(&developer(), SHOP, "web", Changes::default(), seen).await.unwrap_err();
     assert_eq!(moved.kind(), Kind::Precondition);
 }

@@ -1,16 +1,20 @@
 //! The rendered objects of a release, before they are written.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use domain::ids::WorkspaceName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use helm_release::Error;
-use helm_release::actions::PostRender;
+use helm_release::actions::{Content, PostRender};
 use helm_release::render::{PoolAdmission, Renderer};
 use helm_template::budget::{Budget, Limits};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube_access::{Clients, may};
 use kube_apply::discovery::Kind;
-use kube_apply::{Discovery, Object};
+use kube_apply::{Discovery, Id, Object, Reserved};
 use kube_types::HelmReleaseSpec;
+use kube_types::release::status::ADMINISTERED;
 
 use super::identity::Identity;
 use crate::chain::{self, Chain};
@@ -30,27 +34,24 @@ pub(crate) struct Change<'a> {
 pub(crate) struct Admission<'a> {
     pub namespace: &'a str,
     pub identity: &'a Identity,
+    /// The objects that an administrator writes, if one of them asked for this operation, or that are left alone.
+    pub reserved: &'a Reserved,
     pub people: &'a dyn People,
     pub discovery: &'a Discovery,
     pub clients: &'a Clients,
 }
 
 impl PostRender for Admission<'_> {
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
-        async move {
-            self.admit(&objects).await.map_err(Error::PostRender)?;
-            Ok(objects)
-        }
-        .boxed()
+    fn change(&self, objects: Vec<Object>, content: Content) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
+        async move { self.admit(objects, content).await.map_err(Error::PostRender) }.boxed()
     }
 }
 
 impl PostRender for Change<'_> {
-    fn change(&self, objects: Vec<Object>) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
+    fn change(&self, objects: Vec<Object>, content: Content) -> BoxFuture<'_, Result<Vec<Object>, Error>> {
         async move {
             let objects = self.chained(objects).await?;
-            self.admission.admit(&objects).await.map_err(Error::PostRender)?;
-            Ok(objects)
+            self.admission.admit(objects, content).await.map_err(Error::PostRender)
         }
         .boxed()
     }
@@ -84,19 +85,27 @@ impl Change<'_> {
 impl Admission<'_> {
     /// Refuses namespaced objects outside the namespaces of the workspace, and cluster-scoped ones but for what Kubernetes
     /// lets this identity have. It would refuse most of them itself, but only in the middle.
-    async fn admit(&self, objects: &[Object]) -> Result<(), String> {
-        self.stay_inside(objects)?;
+    ///
+    /// Objects that an administrator wrote are taken out: this operation leaves them alone. An operation that an administrator
+    /// asked for has what it rendered admitted, and reserves for the administrator what would be refused.
+    async fn admit(&self, mut objects: Vec<Object>, content: Content) -> Result<Vec<Object>, String> {
+        if content == Content::Rendered && self.reserved.client().is_some() {
+            self.reserve(&objects).await?;
+            return Ok(objects);
+        }
+        objects.retain(|object| !self.reserved.contains(&self.id(object), self.namespace));
+        self.stay_inside(&objects)?;
         let mut refused = Vec::new();
-        for object in objects {
+        for object in &objects {
             let kind = self.discovery.known(object.api_version(), object.kind());
             if let Some(kind) = kind.filter(|kind| !kind.namespaced)
-                && !self.may_have(&kind, object.name()).await
+                && !self.may_have(&kind, None, Some(object.name())).await
             {
                 refused.push(format!("{} {}", object.kind(), object.name()));
             }
         }
         if refused.is_empty() {
-            return Ok(());
+            return Ok(objects);
         }
         Err(format!(
             "objects that belong to the whole cluster need rights that Kubernetes does not give to {}: {}",
@@ -105,17 +114,72 @@ impl Admission<'_> {
         ))
     }
 
+    /// Reserves the objects that the identity of the release may not have: those outside of the workspace, and those of kinds
+    /// that Kubernetes does not allow it, or that nobody knows yet.
+    async fn reserve(&self, objects: &[Object]) -> Result<(), String> {
+        let workspace = self.people.workspace_of(self.namespace);
+        let mut answers = BTreeMap::new();
+        let mut beyond = BTreeSet::new();
+        for object in objects {
+            let id = self.id(object);
+            let kind = self.discovery.known(object.api_version(), object.kind());
+            let is_own = match kind {
+                None => false,
+                Some(_) if self.is_outside(object, workspace.as_ref()) => false,
+                Some(kind) if !kind.namespaced => self.may_have(&kind, None, Some(object.name())).await,
+                Some(kind) => {
+                    let question = (id.group.clone(), id.kind.clone(), id.namespace.clone());
+                    if let Some(answer) = answers.get(&question) {
+                        *answer
+                    } else {
+                        let answer = self.may_have(&kind, id.namespace.as_deref(), None).await;
+                        answers.insert(question, answer);
+                        answer
+                    }
+                }
+            };
+            if is_own {
+                continue;
+            }
+            if object.name().is_empty() {
+                return Err(format!(
+                    "a {} without a name needs the rights of an administrator: give it a name, so that it can be listed",
+                    object.kind()
+                ));
+            }
+            beyond.insert(id);
+        }
+        let count = self.reserved.ids().union(&beyond).count();
+        if count > ADMINISTERED {
+            return Err(format!(
+                "{count} objects of the release need the rights of an administrator (limit {ADMINISTERED})"
+            ));
+        }
+        self.reserved.add(&beyond);
+        Ok(())
+    }
+
+    fn id(&self, object: &Object) -> Id {
+        let kind = self.discovery.in_any_version(object.api_version(), object.kind());
+        let namespaced = kind.is_none_or(|kind| kind.namespaced);
+        let namespace = namespaced.then(|| object.namespace().unwrap_or(self.namespace).to_owned());
+        Id { namespace, ..object.id() }
+    }
+
+    /// Whether an object is in a namespace of another workspace. A release whose namespace belongs to no workspace has no outside.
+    fn is_outside(&self, object: &Object, workspace: Option<&WorkspaceName>) -> bool {
+        let Some(workspace) = workspace else { return false };
+        let kind = self.discovery.known(object.api_version(), object.kind());
+        let elsewhere = object.namespace().filter(|other| *other != self.namespace);
+        // A kind that is not known yet may have namespaces.
+        kind.is_none_or(|kind| kind.namespaced)
+            && elsewhere.is_some_and(|other| self.people.workspace_of(other).as_ref() != Some(workspace))
+    }
+
     /// A release whose namespace belongs to no workspace is an operator's, and has the rights of its ServiceAccount.
     fn stay_inside(&self, objects: &[Object]) -> Result<(), String> {
         let Some(workspace) = self.people.workspace_of(self.namespace) else { return Ok(()) };
-        let is_outside = |object: &&Object| {
-            let kind = self.discovery.known(object.api_version(), object.kind());
-            let elsewhere = object.namespace().filter(|other| *other != self.namespace);
-            // A kind that is not known yet may have namespaces.
-            kind.is_none_or(|kind| kind.namespaced)
-                && elsewhere.is_some_and(|other| self.people.workspace_of(other).as_ref() != Some(&workspace))
-        };
-        let outside = objects.iter().filter(is_outside);
+        let outside = objects.iter().filter(|object| self.is_outside(object, Some(&workspace)));
         let outside = outside.map(|object| {
             let namespace = object.namespace().unwrap_or_default();
             format!("{} {} in namespace {namespace}", object.kind(), object.name())
@@ -130,12 +194,13 @@ impl Admission<'_> {
         ))
     }
 
-    async fn may_have(&self, kind: &Kind, name: &str) -> bool {
+    async fn may_have(&self, kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> bool {
         for verb in VERBS {
             let what = ResourceAttributes {
                 group: Some(kind.resource.group.clone()),
                 resource: Some(kind.resource.plural.clone()),
-                name: Some(name.to_owned()),
+                namespace: namespace.map(str::to_owned),
+                name: name.map(str::to_owned),
                 verb: Some(verb.to_owned()),
                 ..ResourceAttributes::default()
             };
@@ -144,7 +209,7 @@ impl Admission<'_> {
                 Ok(false) => return false,
                 // What is not known keeps nobody from trying: the cluster has the last word.
                 Err(error) => {
-                    tracing::debug!(%error, "cannot ask what somebody may have of the whole cluster");
+                    tracing::debug!(%error, "cannot ask what somebody may have");
                     return true;
                 }
             }

@@ -1,10 +1,11 @@
 //! What others made of the objects of a release: told, or put right without a new revision.
 
 use helm_release::Origin;
-use kube_apply::{Object, Ownership, Silent, Target, drift};
+use kube_apply::{Object, Ownership, Reserved, Silent, Target, drift};
 use kube_types::release::{DriftDetection, DriftMode};
 
 use super::Pass;
+use super::administered;
 use super::identity::Identity;
 use super::ledger::origin;
 use crate::chain::select;
@@ -34,10 +35,12 @@ impl Controller {
             Origin::Own => &identity.acts_as,
             Origin::Other | Origin::Foreign => &identity.foreign,
         };
+        // Objects of an administrator are left alone, even in the version that an administrator asked for.
+        let reserved = administered::entries_of(&pass.release).iter().map(administered::id);
+        let client = self.clients.acting_as(executor);
         let target = Target {
-            client: self.clients.acting_as(executor),
-            discovery: self.helm.discovery.clone(),
-            namespace: pass.key.namespace.to_string(),
+            reserved: Reserved::left_alone(reserved),
+            ..Target::new(client, self.helm.discovery.clone(), &*pass.key.namespace)
         };
         let owner = Ownership {
             release: pass.key.name.to_string(),

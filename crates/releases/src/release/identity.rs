@@ -22,6 +22,8 @@ pub(crate) struct Identity {
     pub acts_as: Impersonation,
     /// Executes what comes from Helm records that are not trusted.
     pub foreign: Impersonation,
+    /// Writes objects that `acts_as` may not, in the one operation that an administrator of the platform asked for.
+    pub administrator: Option<Impersonation>,
     /// For people.
     pub by: String,
     /// The version that its request goes back to.
@@ -51,7 +53,8 @@ fn of_service_account(release: &HelmRelease) -> Identity {
 /// The deployer of a namespace: where nobody else can act, and for what is not trusted.
 pub(crate) fn of_deployer(namespace: &str) -> Identity {
     let acts_as = Impersonation::service_account(namespace, DEPLOYER);
-    Identity { foreign: acts_as.clone(), acts_as, by: String::new(), rollback_of: None }.named()
+    let foreign = acts_as.clone();
+    Identity { acts_as, foreign, administrator: None, by: String::new(), rollback_of: None }.named()
 }
 
 impl Identity {
@@ -63,6 +66,46 @@ impl Identity {
     pub fn of_caller(acts_as: Impersonation, by: String, namespace: &str) -> Self {
         Self { acts_as, by, ..of_deployer(namespace) }
     }
+}
+
+/// The administrator whose rights the version of a release may use, while that version is not deployed.
+///
+/// The grant is part of the request, which only the platform writes, and names one version: a later version, and every
+/// reconcile after this one was deployed, has none.
+pub(crate) fn administrator(
+    release: &HelmRelease,
+    requests: &Feed<HelmRequest>,
+    people: &dyn People,
+) -> Result<Option<Impersonation>, Failure> {
+    let Some(reference) = &release.spec.request_ref else { return Ok(None) };
+    match requests.get(&reference.name) {
+        Some(request) if wanted::belongs(release, &request) => granted(release, &request, people),
+        _ => Ok(None),
+    }
+}
+
+fn granted(
+    release: &HelmRelease,
+    request: &HelmRequest,
+    people: &dyn People,
+) -> Result<Option<Impersonation>, Failure> {
+    let Some(grant) = &request.spec.as_administrator else { return Ok(None) };
+    let deployed = release.status.as_ref().map_or(0, |status| status.version);
+    let version = request.spec.version;
+    if grant.version != version || release.spec.version != version || deployed >= version {
+        return Ok(None);
+    }
+    administrator_of(&grant.user, &grant.uid, people).map(Some).map_err(|why| Failure {
+        kind: Kind::Forbidden,
+        reason: "NoAdministrator",
+        message: format!("version {version} cannot use the rights of administrator `{}`: {why}", grant.user),
+    })
+}
+
+/// An administrator of the platform by the id and UID of their account.
+pub(crate) fn administrator_of(user: &str, uid: &str, people: &dyn People) -> Result<Impersonation, String> {
+    let user = user.parse().map_err(|error: domain::ids::IdError| error.to_string())?;
+    people.administrator(&user, uid).map_err(|error| error.to_string())
 }
 
 fn of_person(
@@ -120,7 +163,7 @@ fn of_person(
 mod tests {
     use domain::ids::UserId;
     use kube_types::HelmRequestSpec;
-    use kube_types::request::RunAs;
+    use kube_types::request::{AdministratorGrant, RunAs};
 
     use super::*;
     use crate::people::IdentityError;
@@ -139,6 +182,12 @@ mod tests {
             known
                 .then(|| Impersonation::service_account("somebody", user.as_str()))
                 .ok_or(IdentityError::NoAccount)
+        }
+
+        fn administrator(&self, user: &UserId, uid: &str) -> Result<Impersonation, IdentityError> {
+            (uid == "uid-1")
+                .then(|| Impersonation::administrator(user))
+                .ok_or(IdentityError::NotAdministrator)
         }
 
         fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
@@ -192,5 +241,35 @@ mod tests {
         // The account of that name is another's now.
         let closed = request("uid-0");
         assert_eq!(refused(&wanted::release(&closed), Some(&closed)), "NoPerson");
+    }
+
+    #[test]
+    fn administrator_grant_holds_for_its_version_until_it_is_deployed() {
+        let grant = |uid: &str, version| {
+            let user = UserId::from_random([7; 10]).to_string();
+            Some(AdministratorGrant { user, uid: uid.to_owned(), version })
+        };
+        // The grant, the version that is asked for and the one that is deployed.
+        let rows = [
+            (grant("uid-1", 2), 2, 1, Ok(true)),
+            (grant("uid-1", 2), 2, 0, Ok(true)),
+            (grant("uid-1", 2), 2, 2, Ok(false)),
+            (grant("uid-1", 2), 3, 1, Ok(false)),
+            (grant("uid-1", 2), 3, 2, Ok(false)),
+            (None, 2, 1, Ok(false)),
+            (grant("uid-0", 2), 2, 1, Err("NoAdministrator")),
+        ];
+        for (grant, version, deployed, expected) in rows {
+            let mut request = request("uid-1");
+            (request.spec.as_administrator, request.spec.version) = (grant.clone(), version);
+            let mut release = wanted::release(&request);
+            release.status.get_or_insert_default().version = deployed;
+            let is = granted(&release, &request, &One).map(|found| found.is_some());
+            assert_eq!(is.map_err(|failure| failure.reason), expected, "{grant:?} {version} {deployed}");
+            // What is done at once never has it.
+            let reference = release.spec.request_ref.clone().unwrap();
+            let identity = of_person(&release, &reference, Some(&request), &One).unwrap();
+            assert_eq!(identity.administrator, None);
+        }
     }
 }

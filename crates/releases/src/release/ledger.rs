@@ -3,7 +3,8 @@
 //! Tenants can edit Helm records, which are Secrets of their namespace; they cannot write the status. An entry holds the digest
 //! of a record's content, the identity that it was rendered as, and which of its values are sensitive.
 //!
-//! Invariant: an entry is written before its record, and only for content that was rendered here.
+//! Invariant: an entry is written before its record, and only for content that was rendered here. The objects that an
+//! administrator writes are listed with it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use futures::future::BoxFuture;
 use helm_release::{Ledger, LedgerError, Origin, Record, Status};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
+use kube_apply::Reserved;
 use kube_types::HelmRelease;
 use kube_types::release::Revision;
 use kube_types::release::status::REVISIONS;
 use parking_lot::Mutex;
 
+use super::administered;
 use crate::error::words;
 
 /// How often an entry is written against a status that changes all the time.
@@ -66,6 +69,8 @@ pub(crate) struct OperationLedger {
     by: String,
     /// JSON pointers of the sensitive values of what is being deployed.
     sensitive: Vec<String>,
+    /// The objects that an administrator writes in this operation, or that it leaves alone.
+    reserved: Reserved,
     latest: Mutex<Arc<HelmRelease>>,
 }
 
@@ -76,8 +81,10 @@ impl OperationLedger {
         operation: &str,
         by: &str,
         sensitive: Vec<String>,
+        reserved: Reserved,
     ) -> Self {
-        Self { api, operation: operation.to_owned(), by: by.to_owned(), sensitive, latest: Mutex::new(begun) }
+        let (operation, by) = (operation.to_owned(), by.to_owned());
+        Self { api, operation, by, sensitive, reserved, latest: Mutex::new(begun) }
     }
 
     /// The release with all that was entered.
@@ -89,7 +96,10 @@ impl OperationLedger {
         let unavailable = |error: kube::Error| LedgerError::Unavailable(words(&error));
         let mut release = HelmRelease::clone(&self.latest());
         for _ in 0..ATTEMPTS {
-            let revisions = &mut release.status.get_or_insert_default().revisions;
+            let status = release.status.get_or_insert_default();
+            // Listed before they are written: no crash leaves an object of an administrator that is not listed.
+            status.administered = administered::entries(&self.reserved.ids());
+            let revisions = &mut status.revisions;
             revisions.retain(|entry| kept.contains(&entry.revision) && entry.revision != revision.revision);
             revisions.push(revision.clone());
             let surplus = revisions.len().saturating_sub(REVISIONS);
@@ -135,6 +145,7 @@ impl Ledger for OperationLedger {
             version,
             digest: record.digest(),
             by: self.by.clone(),
+            as_administrator: self.reserved.client().is_some() && version > 0,
             sensitive: sensitive.into_iter().collect(),
         };
         async move { self.write(revision, kept).await }.boxed()

@@ -4,10 +4,11 @@
 //! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
 //! is in the status and in Helm's record, and the next pass ends it.
 //!
-//! Modules in reading order: as whom it acts ([`identity`]) and which records are ours ([`ledger`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
+//! Modules in reading order: as whom it acts ([`identity`]) which records are ours ([`ledger`]) and which objects an administrator's ([`administered`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
 //! there is room ([`room`]), how its
 //! objects stand ([`standing`]), when it is quarantined ([`crash_loop`]) and what others made of them ([`drift`]), and its end ([`remove`]).
 
+pub(crate) mod administered;
 pub(crate) mod change;
 mod crash_loop;
 mod drift;
@@ -129,6 +130,11 @@ impl Controller {
             Ok(identity) => identity,
             Err(failure) => return self.not_looked(&pass, &failure).await,
         };
+        let administrator = match identity::administrator(&pass.release, &self.requests, &*self.people) {
+            Ok(administrator) => administrator,
+            Err(failure) => return self.not_looked(&pass, &failure).await,
+        };
+        let identity = Identity { administrator, ..identity };
         let interval = pass.interval().and_then(|interval| SignedDuration::try_from(interval).ok());
         let (spec_hash, wanted) = match self.known.spec_hash(key, &pass.release, interval, pass.now) {
             Some(spec_hash) => (spec_hash, None),
@@ -165,11 +171,20 @@ impl Controller {
     ) -> Result<Next, PassError> {
         let status = pass.status();
         let newest = self.records.newest(pass.key);
+        // What an administrator asks for is applied even if nothing in it has changed; unless just that was done, and nobody
+        // came to enter it.
+        let applies = identity.administrator.is_some();
+        let was_made = |newest: &Newest| {
+            let mut entries = status.revisions.iter();
+            entries
+                .any(|entry| (entry.revision, entry.version) == (newest.revision, pass.release.spec.version))
+        };
+        let is_wanted = |newest: &Newest| newest.is_made_of(spec_hash) && (!applies || was_made(newest));
         let seen = Seen {
             blocked: !self.missing(pass).is_empty(),
             record: self.record(pass, &status),
-            same_hash: status.spec_hash == spec_hash,
-            record_is_wanted: newest.as_ref().is_some_and(|newest| newest.is_made_of(spec_hash)),
+            same_hash: status.spec_hash == spec_hash && !applies,
+            record_is_wanted: newest.as_ref().is_some_and(is_wanted),
             same_version: pass.release.spec.version <= status.version,
             own_revision: newest.as_ref().is_some_and(|newest| is_own(newest, &status)),
             enforce: pass.release.spec.options.enforce,

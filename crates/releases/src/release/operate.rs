@@ -20,12 +20,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use kube_access::queue::Next;
-use kube_apply::Silent;
+use kube_apply::{Reserved, Silent};
 use kube_types::HelmReleaseStatus;
 use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
 use kube_types::release::status::HelmState;
 use kube_types::release::{InventoryEntry, RemediationStrategy};
 
+use super::administered;
 use super::change::{Admission, Change};
 use super::identity::Identity;
 use super::ledger::{OperationLedger, ReadOnlyLedger};
@@ -64,14 +65,16 @@ impl Controller {
         let id = operation_id();
         let started = pass.telling().started(state, kind, &id, after(pass.now, pass.timeout())).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
+        let reserved = administered::reserved(&self.clients, identity, Some(&begun.release));
         let ledger = Arc::new(OperationLedger::new(
             self.release_api(&pass.key.namespace),
             begun.release.clone(),
             &id,
             &identity.by,
             wanted.sensitive.pointers(),
+            reserved.clone(),
         ));
-        let mut helm = self.helm.acting_for(&self.clients, identity, ledger.clone());
+        let mut helm = self.helm.acting_for(&self.clients, identity, reserved, ledger.clone());
         let workspace = self.people.workspace_of(&pass.key.namespace);
         helm.workspace = workspace.map(|workspace| workspace.as_str().into());
         let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
@@ -88,8 +91,12 @@ impl Controller {
                 let standing = self.standing(&begun, &objects, now, None);
                 let late = standing.late;
                 let first = matches!(step, Step::Install | Step::Reinstall);
-                let deployment =
-                    deployment(&begun, identity, wanted, &record, self.inventory(pass, &record), first);
+                let administered = self.settle_administered(&begun, identity, &record).await;
+                let inventory = self.inventory(&begun, &record);
+                let deployment = Deployment {
+                    administered,
+                    ..deployment(&begun, identity, wanted, &record, inventory, first)
+                };
                 self.end(&begun, &id, telling.deployed(deployment).stands(standing).done()).await?;
                 Ok(if late { Next::Rest } else { Next::After(pass.timeout()) })
             }
@@ -112,13 +119,20 @@ impl Controller {
     /// Helm for an operation that makes no revision.
     pub(super) fn judging_helm(&self, pass: &Pass<'_>, identity: &Identity) -> Helm {
         let ledger = ReadOnlyLedger { release: Some(pass.release.clone()), by: identity.by.clone() };
-        self.helm.acting_for(&self.clients, identity, Arc::new(ledger))
+        let reserved = administered::reserved(&self.clients, identity, Some(&pass.release));
+        self.helm.acting_for(&self.clients, identity, reserved, Arc::new(ledger))
     }
 
-    fn admission<'a>(&'a self, pass: &'a Pass<'_>, identity: &'a Identity) -> Admission<'a> {
+    fn admission<'a>(
+        &'a self,
+        pass: &'a Pass<'_>,
+        identity: &'a Identity,
+        reserved: &'a Reserved,
+    ) -> Admission<'a> {
         Admission {
             namespace: &pass.key.namespace,
             identity,
+            reserved,
             people: &*self.people,
             discovery: &self.helm.discovery,
             clients: &self.clients,
@@ -135,7 +149,8 @@ impl Controller {
         helm: &Helm,
     ) -> Result<Record, Error> {
         let spec = &pass.release.spec;
-        let change = Change { spec, admission: self.admission(pass, identity), renderer: &helm.renderer };
+        let admission = self.admission(pass, identity, &helm.reserved);
+        let change = Change { spec, admission, renderer: &helm.renderer };
         let quotas = Quotas(&self.clients);
         let run = || {
             let sensitive = wanted.sensitive.texts().to_vec();
@@ -145,7 +160,6 @@ impl Controller {
             helm.uninstall(&uninstall(pass, run())).boxed().await?;
             self.records.forget(pass.key);
         }
-        let action = if step == Step::Upgrade { Action::Upgrade } else { Action::Install };
         let inputs = Inputs {
             name: pass.key.name.to_string(),
             namespace: pass.key.namespace.to_string(),
@@ -153,7 +167,7 @@ impl Controller {
             values: wanted.values.clone(),
             labels: labels(pass, wanted, id),
         };
-        helm_options::deploy(helm, action, inputs, spec, run()).await
+        helm_options::deploy(helm, Action::of(step), inputs, spec, run()).await
     }
 
     /// Ends what somebody left unended, and looks again.
@@ -230,7 +244,7 @@ impl Controller {
     ) {
         let Some(strategy) = strategy.filter(|_| pass.status().version > 0) else { return };
         let spec = &pass.release.spec;
-        let admission = self.admission(pass, identity);
+        let admission = self.admission(pass, identity, &helm.reserved);
         let mut run = Run::new(&Silent);
         run.timeout = pass.timeout();
         run.hooks = !spec.options.disable_hooks;
@@ -285,18 +299,12 @@ impl Controller {
         Err(PassError::Contended(begun.key.clone()))
     }
 
-    /// What of a release is outside its namespace.
+    /// What of a release is outside its namespace, beside what an administrator wrote.
     pub(super) fn inventory(&self, pass: &Pass<'_>, record: &Record) -> Vec<InventoryEntry> {
+        let listed = administered::entries_of(&pass.release);
         let objects = self.objects(&pass.key.namespace, record);
-        let outside = objects.into_iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
-        outside
-            .map(|id| InventoryEntry {
-                group: id.group,
-                kind: id.kind,
-                namespace: id.namespace.unwrap_or_default(),
-                name: id.name,
-            })
-            .collect()
+        let outside = objects.iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
+        outside.map(administered::entry).filter(|entry| !listed.contains(entry)).collect()
     }
 }
 
@@ -337,6 +345,7 @@ pub(super) fn deployment(
         chart: wanted.chart.resolved,
         helm: helm_state(record),
         inventory,
+        administered: None,
         rollback_of: identity.rollback_of,
         by: identity.by.clone(),
         first,
@@ -379,3 +388,6 @@ fn labels(pass: &Pass<'_>, wanted: &Wanted, id: &str) -> BTreeMap<String, String
 pub(super) fn operation_id() -> String {
     uuid::Uuid::new_v4().to_string()
 }
+
+#[cfg(test)]
+mod tests;

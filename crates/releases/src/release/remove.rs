@@ -5,10 +5,14 @@
 //!
 //! Where an administrator forces it ([`FORCE_DELETE`]) no hook is run, and what cannot be removed is left where it is and told
 //! of. It acts as before, never as the administrator: what a tenant wrote into a record does not gain rights by it.
+//!
+//! Objects that an administrator wrote are removed with the option `asAdministrator` only, as the status lists them; without it
+//! they stay, and an event names them.
 
 use std::time::Duration;
 
 use domain::Kind;
+use domain::actor::Impersonation;
 use domain::clock::after;
 use domain::release::State;
 use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
@@ -30,6 +34,7 @@ use kube_types::release::conditions::READY;
 use kube_types::release::{DeletionPolicy, InventoryEntry};
 use serde_json::json;
 
+use super::administered;
 use super::identity::{self, Identity};
 use super::ledger::origin;
 use super::operate::{operation_id, uninstall};
@@ -37,21 +42,23 @@ use super::{Pass, failure};
 use crate::acts::left::left_behind;
 use crate::error::{Doing, PassError};
 use crate::lead::Controller;
-use crate::requests::{DELETE_CLAIMS, FORCE_DELETE, gone, is_held, until};
+use crate::requests::{
+    DELETE_CLAIMS, FORCE_DELETE, UNINSTALL_AS_ADMINISTRATOR, gone, is_held, until, wanted,
+};
 
 /// How what an administrator forces begins to say why it is not done yet.
 const FORCED: &str = "an administrator forced its end";
 /// The reason of not being ready once it was tried to force its end.
 const FORCE_FAILED: &str = "ForceDeleteFailed";
 /// How long the note of an event may be.
-const NOTE: usize = 1024;
+pub(super) const NOTE: usize = 1024;
 
 /// Whether it may pass by itself: a cluster that does not answer is not forced by going away.
 fn passes(kind: Kind) -> bool {
     matches!(kind, Kind::Timeout | Kind::Unavailable | Kind::Exhausted | Kind::Conflict | Kind::Precondition)
 }
 
-fn ownership(pass: &Pass<'_>) -> Ownership {
+pub(super) fn ownership(pass: &Pass<'_>) -> Ownership {
     Ownership::new(pass.key.name.to_string(), pass.key.namespace.to_string())
 }
 
@@ -76,6 +83,7 @@ impl Controller {
         // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
         let identity = identity::identity(&pass.release, &self.requests, &*self.people)
             .unwrap_or_else(|_| identity::of_deployer(&pass.key.namespace));
+        let identity = Identity { administrator: self.uninstalled_by(pass), ..identity };
         let id = operation_id();
         let mut telling = pass.telling();
         if !leaving {
@@ -94,6 +102,9 @@ impl Controller {
         };
         match done {
             Ok(()) => {
+                if identity.administrator.is_none() {
+                    self.report_left_behind(&begun).await;
+                }
                 if forced {
                     self.tell_of_force(&begun, &identity, &known, "").await;
                 }
@@ -106,10 +117,20 @@ impl Controller {
             }
             Err(_) if self.is_ending(&pass.key.namespace).await? => {
                 self.remove_outside(&begun, &identity).boxed().await?;
+                if identity.administrator.is_none() {
+                    self.report_left_behind(&begun).await;
+                }
                 self.let_go(&begun).await
             }
             Err(error) if forced && !passes(error.kind()) => {
                 self.remove_by_force(&begun, &identity, &known, &error).boxed().await?;
+                if let Some(administrator) = &identity.administrator {
+                    let listed = administered::entries_of(&begun.release);
+                    let removed = self.remove_administered(&begun, administrator, listed).boxed().await;
+                    removed.map_err(|error| PassError::Helm(error.to_string()))?;
+                } else {
+                    self.report_left_behind(&begun).await;
+                }
                 self.let_go(&begun).await
             }
             Err(error) => {
@@ -146,7 +167,34 @@ impl Controller {
         run.timeout = pass.timeout();
         run.hooks = !forced && !pass.release.spec.options.disable_hooks;
         let ask = uninstall(pass, run);
-        helm.uninstall(&Uninstall { interrupts: forced, ..ask }).await.map(drop)
+        helm.uninstall(&Uninstall { interrupts: forced, ..ask }).await?;
+        match &identity.administrator {
+            // By the status, and not by records: the newest revision may not have them, and tenants can write records.
+            Some(administrator) => {
+                let listed = administered::entries_of(&pass.release);
+                self.remove_administered(pass, administrator, listed).boxed().await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The administrator who deleted the request with `asAdministrator`. One whose rights have ended meanwhile leaves the objects
+    /// behind that need them.
+    fn uninstalled_by(&self, pass: &Pass<'_>) -> Option<Impersonation> {
+        let reference = pass.release.spec.request_ref.as_ref()?;
+        let request = self.requests.get(&reference.name)?;
+        // The mark of a deletion that was not carried out does not count for the next.
+        let deleted =
+            request.metadata.deletion_timestamp.is_some() && wanted::belongs(&pass.release, &request);
+        let mark = request.annotations().get(UNINSTALL_AS_ADMINISTRATOR).filter(|_| deleted)?;
+        let (user, uid) = mark.split_once('/')?;
+        match identity::administrator_of(user, uid, &*self.people) {
+            Ok(administrator) => Some(administrator),
+            Err(why) => {
+                tracing::warn!(release = %pass.key, user, why, "an uninstallation cannot use the rights of an administrator");
+                None
+            }
+        }
     }
 
     /// Whether whoever asked for its end said this of it.
@@ -232,11 +280,9 @@ impl Controller {
     }
 
     fn target(&self, pass: &Pass<'_>, identity: &Identity) -> Target {
-        Target {
-            client: self.clients.acting_as(&identity.acts_as),
-            discovery: self.helm.discovery.clone(),
-            namespace: pass.key.namespace.to_string(),
-        }
+        let client = self.clients.acting_as(&identity.acts_as);
+        let target = Target::new(client, self.helm.discovery.clone(), &*pass.key.namespace);
+        Target { reserved: administered::reserved(&self.clients, identity, Some(&pass.release)), ..target }
     }
 
     /// Deletes the claims that StatefulSets made. Before anything else, while the record still says which: they go when the
@@ -296,11 +342,17 @@ impl Controller {
     async fn remove_outside(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), PassError> {
         let (objects, target) = (self.listed(pass), self.target(pass, identity));
         let removed = kube_apply::remove::remove(&target, &objects, &Removal::default(), &Silent).await;
-        removed.map(drop).map_err(|error| PassError::Helm(error.to_string()))
+        removed.map_err(|error| PassError::Helm(error.to_string()))?;
+        if let Some(administrator) = &identity.administrator {
+            let removed =
+                self.remove_administered(pass, administrator, administered::entries_of(&pass.release)).await;
+            removed.map_err(|error| PassError::Helm(error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// An object by what the status says of it.
-    fn object(&self, entry: &InventoryEntry) -> Option<Object> {
+    pub(super) fn object(&self, entry: &InventoryEntry) -> Option<Object> {
         // In whichever version the cluster likes best; the one that is asked for is known to nobody.
         let any = if entry.group.is_empty() { "any".to_owned() } else { format!("{}/any", entry.group) };
         let api_version = self.helm.discovery.in_any_version(&any, &entry.kind)?.resource.api_version;

@@ -24,7 +24,7 @@ use crate::error::PassError;
 use crate::lead::Controller;
 use crate::records::Newest;
 use crate::requests::until;
-use crate::tell::Standing;
+use crate::tell::{Deployment, Standing};
 use crate::workloads::customs::{Again, Stands, is_custom};
 use crate::workloads::is_watched;
 
@@ -84,8 +84,12 @@ impl Controller {
         self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Never).await;
         let standing = self.standing(pass, &objects, pass.now, None);
         let first = pass.status().version == 0;
-        let deployment =
-            operate::deployment(pass, identity, wanted, &record, self.inventory(pass, &record), first);
+        let administered = self.settle_administered(pass, identity, &record).await;
+        let inventory = self.inventory(pass, &record);
+        let deployment = Deployment {
+            administered,
+            ..operate::deployment(pass, identity, wanted, &record, inventory, first)
+        };
         self.tell(pass, pass.telling().deployed(deployment).stands(standing).done()).await?;
         Ok(Next::After(pass.timeout()))
     }

@@ -2,9 +2,10 @@
 //!
 //! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
 //! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]),
-//! records that somebody edited ([`trust`]), watches that do not tell the truth ([`watches`]), objects with extreme numbers ([`hostile`]), and
-//! operations that are interrupted again and again ([`quarantine`]).
+//! records that somebody edited ([`trust`]), objects of an administrator ([`administrator`]), watches that do not tell the truth ([`watches`]),
+//! objects with extreme numbers ([`hostile`]), and operations that are interrupted again and again ([`quarantine`]).
 
+mod administrator;
 mod chance;
 mod customs;
 mod faults;

@@ -36,6 +36,10 @@ pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
 /// Annotation of a request that is being deleted: nothing holds it up any more. Only the platform writes requests.
 pub(crate) const FORCE_DELETE: &str = "longshore.dev/force-delete";
 
+/// Annotation of a request that is being deleted: the id and the UID of the administrator of the platform who deleted it with
+/// `asAdministrator`, separated by a slash.
+pub(crate) const UNINSTALL_AS_ADMINISTRATOR: &str = "longshore.dev/uninstall-as-administrator";
+
 impl Controller {
     pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
         let Some(request) = self.requests.get(name) else {

@@ -44,6 +44,7 @@ pub(crate) fn spec(request: &HelmRequest) -> HelmReleaseSpec {
         roles,
         paused,
         run_as,
+        as_administrator: _,
         suspend,
         deletion_policy,
         description: _,

@@ -8,9 +8,9 @@ use releases::acts::plan::Plan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::named;
 use super::sent::{ChangedRelease, SentRelease};
 use super::view::{self, ReleaseAnswer};
+use super::{AS_ADMINISTRATOR, asked, named};
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::problem::Problem;
@@ -35,7 +35,7 @@ pub struct Restarted {
 /// `POST …/rollback`
 pub async fn rollback(call: Call<Sent<WayBack>>) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name), revision) = (call.actor()?, named(&call)?, call.body.0.revision);
-    let asked = call.asked();
+    let asked = asked(&call)?;
     view::answer(&call, call.api.releases.rollback(actor, namespace, name, revision, asked).await?)
 }
 
@@ -43,7 +43,9 @@ pub async fn rollback(call: Call<Sent<WayBack>>) -> Result<Answer<ReleaseAnswer>
 pub async fn plan(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Plan>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let changes = call.body.0.read()?;
-    Ok(Answer::new(call.api.releases.plan(actor, namespace, name, changes).await?))
+    Ok(Answer::new(
+        call.api.releases.plan(actor, namespace, name, changes, call.asks(AS_ADMINISTRATOR)?).await?,
+    ))
 }
 
 /// `POST …/pause`

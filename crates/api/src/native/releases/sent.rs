@@ -143,6 +143,7 @@ impl NewRelease {
             paused: *paused,
             description: description.to_string(),
             key: None,
+            as_administrator: false,
         };
         Ok((chart.source()?, wanted))
     }

@@ -23,7 +23,8 @@ pub struct ReleaseAnswer {
     #[serde(flatten)]
     release: ReleaseView,
     actions: Vec<Action>,
-    /// What is still there of one that is gone because its end was forced.
+    /// What is still there of one that is gone because its end was forced; or what an uninstallation without `asAdministrator`
+    /// leaves behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_behind: Option<Vec<LeftBehind>>,
 }

@@ -40,7 +40,8 @@ pub async fn rollback(args: &RollbackArgs, served: &Served) -> Outcome {
             return Err(format!("release {:?} has no revision before the last", args.name).into());
         }
     }
-    let asked = release.post("/rollback", &json!({"revision": revision})).await?;
+    let how = query(&[("asAdministrator", args.administrator.query())]);
+    let asked = release.post(&format!("/rollback{how}"), &json!({"revision": revision})).await?;
     let until = if args.wait.waits() { Until::Ready } else { Until::Deployed };
     follow(&release, text(&asked, "/operation"), until).await?;
     Ok(b"Rollback was a success! Happy Helming!\n".to_vec())
@@ -111,17 +112,21 @@ async fn leave(release: &Release<'_>, args: &UninstallArgs) -> Result<String, Re
         }
     }
     let yes = |said: bool| said.then(|| "true".to_owned());
-    let how = query(&[("claims", yes(args.claims.0)), ("force", yes(args.force.0))]);
+    let how = query(&[
+        ("claims", yes(args.claims.0)),
+        ("force", yes(args.force.0)),
+        ("asAdministrator", args.administrator.query()),
+    ]);
     let asked = release.served.client.delete(&release.path(&how)).await?;
-    if asked["leftBehind"].is_array() {
-        return Ok(forced(name, &asked));
+    if args.force.0 && asked["leftBehind"].is_array() {
+        return Ok(format!("{}release {name:?} uninstalled by force\n", left_behind(&asked)));
     }
     follow(release, text(&asked, "/operation"), Until::Gone).await?;
-    Ok(format!("release {name:?} uninstalled\n"))
+    Ok(format!("{}release {name:?} uninstalled\n", left_behind(&asked)))
 }
 
-/// What is said of one that is gone by force.
-fn forced(name: &str, asked: &Value) -> String {
+/// A line for each object that stays.
+fn left_behind(asked: &Value) -> String {
     let mut out = String::new();
     for object in items(asked, "leftBehind") {
         let part = |place: &str| tame(text(object, place));
@@ -129,7 +134,6 @@ fn forced(name: &str, asked: &Value) -> String {
         let named = whole.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("/");
         let _ = writeln!(out, "left behind: {} {named}: {}", part("/kind"), part("/why"));
     }
-    let _ = writeln!(out, "release {name:?} uninstalled by force");
     out
 }
 

@@ -8,7 +8,7 @@ use helm_template::data::Data;
 use serde_json::{Value, json};
 
 use super::follow::{Until, follow};
-use super::{Release, Served, chart, items, number, status, text};
+use super::{Release, Served, chart, items, number, query, status, text};
 use crate::helm::flags::ValuesArgs;
 use crate::helm::{Outcome, Refusal};
 use crate::platform::output::tame;
@@ -79,7 +79,8 @@ async fn create(release: &Release<'_>, chart: &str, deploy: &DeployArgs, options
     if let Some(description) = &deploy.write.description {
         body["description"] = description.as_str().into();
     }
-    let asked = release.served.client.post("releases", &body).await?;
+    let path = format!("releases{}", administrator(deploy));
+    let asked = release.served.client.post(&path, &body).await?;
     done(release, &asked, deploy).await
 }
 
@@ -87,17 +88,18 @@ async fn change(release: &Release<'_>, args: &UpgradeArgs, options: Value) -> Ou
     let deploy = &args.deploy;
     let mut body = changed_values(&deploy.values, &args.old_values)?;
     body["chart"] = chart::source(release.served, &args.chart, &deploy.remote).await?;
+    // What nobody says anything of stays as it was; but an administrator states everything.
+    let stated = deploy.administrator.as_administrator.0;
+    if stated || options.as_object().is_some_and(|options| !options.is_empty()) {
+        body["options"] = options;
+    }
     if deploy.write.is_dry() {
         return planned(release, &body, deploy).await;
-    }
-    // What nobody says anything of stays as it was.
-    if options.as_object().is_some_and(|options| !options.is_empty()) {
-        body["options"] = options;
     }
     if let Some(description) = &deploy.write.description {
         body["description"] = description.as_str().into();
     }
-    let asked = release.served.client.patch(&release.path(""), &body).await?;
+    let asked = release.served.client.patch(&release.path(&administrator(deploy)), &body).await?;
     done(release, &asked, deploy).await
 }
 
@@ -108,9 +110,15 @@ async fn done(release: &Release<'_>, asked: &Value, deploy: &DeployArgs) -> Outc
     status::after(release, deploy.output.output, deploy.shown.hide_notes.0).await
 }
 
+/// The query of an installation or upgrade.
+fn administrator(deploy: &DeployArgs) -> String {
+    query(&[("asAdministrator", deploy.administrator.query())])
+}
+
 /// Flags that a platform has no ear for.
 fn heeded(deploy: &DeployArgs) -> Result<(), Refusal> {
-    let DeployArgs { remote: _, values: _, write, wait, labels, output: _, fresh, shown } = deploy;
+    let DeployArgs { remote: _, values: _, write, wait, labels, output: _, fresh, shown, administrator: _ } =
+        deploy;
     if shown.hide_secret.0 && !write.is_dry() {
         return Err("hiding Kubernetes secrets requires a dry-run mode".into());
     }
@@ -172,7 +180,7 @@ pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, S
 
 /// What would be done, in Helm's words. Nothing secret is told.
 async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs) -> Outcome {
-    let plan = release.post("/plan", body).await?;
+    let plan = release.post(&format!("/plan{}", administrator(deploy)), body).await?;
     if let Some(encoded) = encoded(deploy.output.output, &plan) {
         return encoded;
     }

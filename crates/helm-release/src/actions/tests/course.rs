@@ -9,7 +9,7 @@ use testkit::Fault;
 use super::stage::{
     NAME, NAMESPACE, Stage, chart, install, letters, maps, rollback, said, uninstall, upgrade, values,
 };
-use crate::actions::{Applying, DryRun, PostRender, Values};
+use crate::actions::{Applying, Content, DryRun, PostRender, Values};
 use crate::error::Error;
 use crate::record::ApplyMethod;
 
@@ -152,6 +152,7 @@ impl PostRender for Doubled {
     fn change(
         &self,
         objects: Vec<kube_apply::Object>,
+        _: Content,
     ) -> BoxFuture<'_, Result<Vec<kube_apply::Object>, Error>> {
         async move {
             let mut all = objects.clone();

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use testkit::until;
 
 use super::{records, spec};
+use crate::acts::change::DeleteOptions;
 use crate::stage::{SHOP, Stage, archive, web};
 
 /// A Job at an event, whose pod does that.
@@ -221,7 +222,11 @@ async fn claims_stay_unless_whoever_asks_for_the_end_wants_them_gone() {
         stage.until_state(name, "active").await;
         let claim = format!("data-{name}-0");
         assert!(claims.get_opt(&claim).await.unwrap().is_some(), "{name}");
-        stage.releases.delete(&developer, SHOP, name, gone, None).await.unwrap();
+        stage
+            .releases
+            .delete(&developer, SHOP, name, DeleteOptions { claims: gone, ..DeleteOptions::default() })
+            .await
+            .unwrap();
         stage.until_gone(&stage.of::<HelmRelease>(), name).await;
         if gone {
             stage.until_gone(&claims, &claim).await;

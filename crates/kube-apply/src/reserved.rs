@@ -1,0 +1,57 @@
+//! Objects that the identity of a target does not write: another identity does, or nobody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use kube::Client;
+
+use crate::object::Id;
+
+/// A set of objects that are kept from the client of a [`Target`](crate::Target). Clones share the set.
+///
+/// With a client of its own, these objects are read, written and removed with that client. Without one they are left alone:
+/// nothing is read, written, removed or waited for.
+#[derive(Clone, Default)]
+pub struct Reserved {
+    ids: Arc<ArcSwap<BTreeSet<Id>>>,
+    client: Option<Client>,
+}
+
+impl Reserved {
+    /// Objects that are left alone.
+    pub fn left_alone(ids: impl IntoIterator<Item = Id>) -> Self {
+        Self { ids: Arc::new(ArcSwap::from_pointee(ids.into_iter().collect())), client: None }
+    }
+
+    /// Objects that are written with another client.
+    pub fn written_with(client: Client, ids: impl IntoIterator<Item = Id>) -> Self {
+        Self { client: Some(client), ..Self::left_alone(ids) }
+    }
+
+    /// The same objects, left alone.
+    #[must_use]
+    pub fn without_client(&self) -> Self {
+        Self { ids: self.ids.clone(), client: None }
+    }
+
+    pub fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    pub fn add(&self, more: &BTreeSet<Id>) {
+        self.ids.rcu(|ids| ids.union(more).cloned().collect::<BTreeSet<Id>>());
+    }
+
+    pub fn ids(&self) -> Arc<BTreeSet<Id>> {
+        self.ids.load_full()
+    }
+
+    /// Whether an object is in the set. One whose scope was not known when it was added is in it under the namespace that a
+    /// namespaced object would have had.
+    pub fn contains(&self, id: &Id, default_namespace: &str) -> bool {
+        let ids = self.ids.load();
+        let placed = || Id { namespace: Some(default_namespace.to_owned()), ..id.clone() };
+        !ids.is_empty() && (ids.contains(id) || (id.namespace.is_none() && ids.contains(&placed())))
+    }
+}

@@ -1,0 +1,72 @@
+//! Writing the end of an operation while somebody else writes the same status.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use domain::clock::SystemClock;
+use http::{Method, Request, Response, StatusCode};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::client::Body;
+use kube_types::HelmRelease;
+use outbound::{Client, Dialer, Policy};
+use serde_json::json;
+use tower::service_fn;
+
+use super::*;
+use crate::key::Key;
+use crate::stage::{SHOP, started, world_with};
+
+/// A client to which every write of a status is a conflict; and how many there were.
+fn contended(client: kube::Client) -> (kube::Client, Arc<AtomicUsize>) {
+    let writes = Arc::new(AtomicUsize::new(0));
+    let counted = writes.clone();
+    let call = move |request: Request<Body>| {
+        let (client, counted) = (client.clone(), counted.clone());
+        async move {
+            if request.method() != Method::PUT || !request.uri().path().ends_with("/status") {
+                return client.send(request).await;
+            }
+            counted.fetch_add(1, Ordering::SeqCst);
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409,
+                "message": "the object has been modified",
+            });
+            let body = Body::from(serde_json::to_vec(&status).unwrap());
+            Ok::<_, kube::Error>(Response::builder().status(StatusCode::CONFLICT).body(body).unwrap())
+        }
+    };
+    (kube::Client::new(service_fn(call), "default"), writes)
+}
+
+#[tokio::test]
+async fn end_of_operation_gives_up_after_bounded_conflicts() {
+    // Nobody leads: only this test writes.
+    let world = world_with(None).await;
+    let api: Api<HelmRelease> = Api::namespaced(world.platform(), SHOP);
+    let release = json!({
+        "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "web", "namespace": SHOP},
+        "spec": {"name": "web", "source": {"package": "pkg-none"}},
+    });
+    api.create(&PostParams::default(), &serde_json::from_value(release).unwrap()).await.unwrap();
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let operation = json!({"id": "op-1", "kind": "install", "startedAt": now, "deadline": now});
+    let patch = Patch::Merge(json!({"status": {"operation": operation}}));
+    let begun = api.patch_status("web", &PatchParams::default(), &patch).await.unwrap();
+
+    let (client, writes) = contended(world.platform());
+    let outgoing = Client::new(Dialer::new(Policy::default()));
+    let releases = started(client, outgoing, Arc::new(SystemClock), "test").await;
+    let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
+    let controller = releases.controller(again);
+    let key = Key::new(SHOP, "web");
+    let pass = Pass { key: &key, release: Arc::new(begun), now };
+    let status = HelmReleaseStatus { message: "ended".to_owned(), ..pass.status() };
+    let ended = controller.end(&pass, "op-1", status.clone()).await;
+    assert!(matches!(ended, Err(PassError::Contended(_))), "{ended:?}");
+    assert_eq!(writes.load(Ordering::SeqCst), 1 + MAX_CONFLICT_RETRIES);
+    // Another operation has taken over: theirs holds, and nothing is written after the first attempt.
+    writes.store(0, Ordering::SeqCst);
+    controller.end(&pass, "op-0", status).await.unwrap();
+    assert_eq!(writes.load(Ordering::SeqCst), 1);
+}

@@ -1,0 +1,398 @@
+//! Releases with objects that an administrator of the platform wrote.
+//!
+//! Elsewhere: the same through the API and with forged Helm records (end-to-end tests, `security::identities`).
+
+use std::time::Duration;
+
+use chart_store::Source;
+use domain::actor::{Actor, Via, administrator_group};
+use domain::ids::TokenId;
+use domain::scopes::Scopes;
+use futures::{FutureExt, StreamExt, stream};
+use k8s_openapi::api::core::v1::Event;
+use kube_types::release::{Options, Patch as ReleasePatch};
+use kube_types::{HelmReleaseStatus, HelmRequest};
+use testkit::{Blow, Fault, World};
+
+use super::*;
+use crate::acts::ask::NewRelease;
+use crate::acts::change::{Changes, DeleteOptions};
+use crate::acts::{Asked, Error};
+use crate::stage::{administrator, administrator_id, archive, developer, releases, world};
+
+const OTHER: &str = "other";
+
+/// Makes another namespace, and cluster-admin of the administrator's group, as the platform provisions it.
+async fn provision(world: &World) {
+    let group = json!({"kind": "Group", "name": administrator_group(&administrator_id()), "apiGroup": "rbac.authorization.k8s.io"});
+    world
+        .apply([
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "administrators"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [group]}),
+        ])
+        .await;
+}
+
+async fn stage() -> Stage {
+    let stage = Stage::new().await;
+    provision(&stage.world).await;
+    stage
+}
+
+/// Values whose objects need an administrator: a ClusterRole with this verb, and a ConfigMap of another namespace.
+fn wide(verb: &str) -> String {
+    let objects = [
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "wide"},
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": [verb]}]}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wide", "namespace": OTHER}}),
+    ];
+    let text: Vec<String> = objects.iter().map(ToString::to_string).collect();
+    json!({"extra": text.join("\n---\n")}).to_string()
+}
+
+fn new(values: &str, as_administrator: bool) -> NewRelease {
+    NewRelease {
+        namespace: SHOP.to_owned(),
+        name: "web".to_owned(),
+        values: values.to_owned(),
+        as_administrator,
+        ..NewRelease::default()
+    }
+}
+
+fn stated(values: &str) -> Changes {
+    let source = Some(Source::Archive(web()));
+    Changes { source, values: Some(values.to_owned()), ..Changes::default() }
+}
+
+const ELEVATED: Asked<'static> = Asked { seen: None, key: None, as_administrator: true };
+
+async fn installed(values: &str) -> Stage {
+    let stage = stage().await;
+    let made = stage.releases.install(&administrator(), &Source::Archive(web()), new(values, true)).await;
+    made.unwrap();
+    deployed(&stage, 1).await;
+    stage
+}
+
+async fn deployed(stage: &Stage, version: i64) -> HelmReleaseStatus {
+    until("it is deployed", async || {
+        let status = stage.of::<HelmRelease>().get_opt("web").await.unwrap()?.status?;
+        assert_ne!(status.state, "failed", "{}", status.message);
+        (status.version == version && status.operation.is_none()).then_some(status)
+    })
+    .await
+}
+
+async fn failed(stage: &Stage) -> HelmReleaseStatus {
+    stage.until_state("web", "failed").await.status.unwrap()
+}
+
+/// The verb of the ClusterRole and whether the ConfigMap is there; nothing without the ClusterRole.
+async fn written(world: &World) -> (Option<String>, bool) {
+    let roles: Api<ClusterRole> = Api::all(world.admin());
+    let role = roles.get_opt("wide").await.unwrap();
+    let verb = role.and_then(|role| role.rules?.first()?.verbs.first().cloned());
+    let maps: Api<ConfigMap> = Api::namespaced(world.admin(), OTHER);
+    (verb, maps.get_opt("wide").await.unwrap().is_some())
+}
+
+fn listed(status: &HelmReleaseStatus) -> Vec<String> {
+    status
+        .administered
+        .iter()
+        .map(|entry| format!("{} {}/{}", entry.kind, entry.namespace, entry.name))
+        .collect()
+}
+
+async fn newest_manifest(stage: &Stage) -> String {
+    let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
+    storage.last("web").await.unwrap().unwrap().record.manifest
+}
+
+async fn gone(stage: &Stage) {
+    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
+    let requests: Api<HelmRequest> = Api::all(stage.world.admin());
+    until("the request is gone", async || {
+        requests.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn later_operations_leave_objects_of_an_administrator_alone() {
+    let stage = installed(&wide("get")).await;
+    let (releases, me) = (&stage.releases, developer());
+    let status = stage.of::<HelmRelease>().get("web").await.unwrap().status.unwrap();
+    assert_eq!(listed(&status), ["ConfigMap other/wide", "ClusterRole /wide"]);
+    assert_eq!(status.inventory, []);
+    assert!(status.revisions[0].as_administrator);
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+    assert!(newest_manifest(&stage).await.contains("ClusterRole"));
+
+    // The same and other content of them, by others: nothing of it is written, recorded or refused.
+    releases.pause(&me, SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 2).await;
+    releases.recover(&administrator(), SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 3).await;
+    releases.upgrade(&me, SHOP, "web", stated(&wide("delete")), Asked::default()).await.unwrap();
+    let status = deployed(&stage, 4).await;
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+    assert!(!newest_manifest(&stage).await.contains("ClusterRole"));
+    assert_eq!(status.revisions.iter().filter(|entry| entry.as_administrator).count(), 1);
+    // Without them in the chart they stay, too.
+    releases.upgrade(&me, SHOP, "web", stated("greeting: hi\n"), Asked::default()).await.unwrap();
+    let status = deployed(&stage, 5).await;
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+    assert_eq!(listed(&status).len(), 2);
+    // Another object that needs an administrator is refused as before.
+    let more = wide("get").replace("\"wide\\\"", "\"more\\\"");
+    assert_ne!(more, wide("get"));
+    releases.upgrade(&me, SHOP, "web", stated(&more), Asked::default()).await.unwrap();
+    let status = failed(&stage).await;
+    assert!(status.message.contains("stay inside the namespaces of workspace"), "{}", status.message);
+    // A retry of it by an administrator has no rights of theirs either.
+    releases.retry(&administrator(), SHOP, "web", ELEVATED).await.unwrap();
+    let status = until("it was tried again", async || {
+        let status = failed(&stage).await;
+        status.attempted_hash.ends_with("/7").then_some(status)
+    })
+    .await;
+    assert!(status.message.contains("stay inside the namespaces of workspace"), "{}", status.message);
+}
+
+#[tokio::test]
+async fn drift_correction_leaves_objects_of_an_administrator_alone() {
+    let stage = stage().await;
+    let drift_detection = serde_json::from_value(json!({"mode": "enabled"})).unwrap();
+    let wanted = NewRelease { drift_detection: Some(drift_detection), ..new(&wide("get"), true) };
+    stage.releases.install(&administrator(), &Source::Archive(web()), wanted).await.unwrap();
+    deployed(&stage, 1).await;
+    let roles: Api<ClusterRole> = Api::all(stage.world.admin());
+    let patch = json!({"rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]});
+    roles.patch("wide", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    let maps = stage.of::<ConfigMap>();
+    let other = Patch::Merge(json!({"data": {"greeting": "other"}}));
+    maps.patch("web", &PatchParams::default(), &other).await.unwrap();
+    // A server that knows nothing yet looks at everything.
+    let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
+    let controller = stage.releases.controller(again);
+    let marks = stage.releases.parts().marks.clone();
+    marks.all().into_iter().for_each(|mark| drop(controller.records.enter(&Change::Applied(mark))));
+    let key = Key::new(SHOP, "web");
+    until("the drift is corrected", async || {
+        controller.known.forget(&key);
+        controller.pass_release(&key).await.unwrap();
+        (maps.get("web").await.unwrap().data.unwrap()["greeting"] == "hello").then_some(())
+    })
+    .await;
+    assert_eq!(written(&stage.world).await.0.as_deref(), Some("list"));
+}
+
+#[tokio::test]
+async fn upgrade_of_an_administrator_changes_and_removes_their_objects() {
+    let stage = installed(&wide("get")).await;
+    let releases = &stage.releases;
+    releases.pause(&developer(), SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 2).await;
+    releases.upgrade(&administrator(), SHOP, "web", stated(&wide("list")), ELEVATED).await.unwrap();
+    deployed(&stage, 3).await;
+    assert_eq!(written(&stage.world).await, (Some("list".to_owned()), true));
+    // The same again is applied again: somebody may have removed something.
+    let roles: Api<ClusterRole> = Api::all(stage.world.admin());
+    roles.delete("wide", &DeleteParams::default()).await.unwrap();
+    releases.upgrade(&administrator(), SHOP, "web", Changes::default(), ELEVATED).await.unwrap();
+    deployed(&stage, 4).await;
+    assert_eq!(written(&stage.world).await, (Some("list".to_owned()), true));
+    // A revision that was made with the option can be gone back to with it.
+    releases.rollback(&administrator(), SHOP, "web", 1, ELEVATED).await.unwrap();
+    deployed(&stage, 5).await;
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+    let refused = releases.rollback(&administrator(), SHOP, "web", 2, ELEVATED).await.unwrap_err();
+    assert!(matches!(refused, Error::NotAdministrators(..)), "{refused}");
+    // Without them in the newest record, they are removed by the list.
+    releases.recover(&developer(), SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 6).await;
+    releases.upgrade(&administrator(), SHOP, "web", stated("greeting: hi\n"), ELEVATED).await.unwrap();
+    let status = deployed(&stage, 7).await;
+    assert_eq!(written(&stage.world).await, (None, false));
+    assert_eq!(listed(&status), [""; 0]);
+}
+
+#[tokio::test]
+async fn uninstallation_without_the_option_reports_what_is_left_behind() {
+    let stage = installed(&wide("get")).await;
+    // A permission for a deletion that did not begin does not count for the next.
+    let requests: Api<HelmRequest> = Api::all(stage.world.platform());
+    let request = requests.list(&ListParams::default()).await.unwrap().items.remove(0).metadata.name.unwrap();
+    let mark = format!("{}/uid-2", administrator_id());
+    let patch = json!({"metadata": {"annotations": {"longshore.dev/uninstall-as-administrator": mark}}});
+    requests.patch(&request, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    let left = stage.releases.delete(&developer(), SHOP, "web", DeleteOptions::default()).await.unwrap().left;
+    let left: Vec<String> = left.unwrap().iter().map(ToString::to_string).collect();
+    let why = "only an administrator can remove it (asAdministrator)";
+    assert_eq!(left, [format!("ConfigMap other/wide ({why})"), format!("ClusterRole wide ({why})")]);
+    gone(&stage).await;
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+    assert!(stage.of::<ConfigMap>().get_opt("web").await.unwrap().is_none());
+    let events = stage.of::<Event>().list(&ListParams::default()).await.unwrap().items;
+    let said = events.iter().find(|event| event.reason.as_deref() == Some("LeftBehind")).unwrap();
+    assert!(said.message.as_ref().unwrap().contains("ClusterRole wide"), "{said:?}");
+}
+
+#[tokio::test]
+async fn uninstallation_with_the_option_removes_objects_of_an_administrator() {
+    let stage = installed(&wide("get")).await;
+    // The newest record does not have them.
+    stage.releases.pause(&developer(), SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 2).await;
+    let options = DeleteOptions { as_administrator: true, ..DeleteOptions::default() };
+    let refused = stage.releases.delete(&developer(), SHOP, "web", options).await.unwrap_err();
+    assert_eq!(refused.kind(), domain::Kind::Forbidden, "{refused}");
+    let left = stage.releases.delete(&administrator(), SHOP, "web", options).await.unwrap().left;
+    assert_eq!(left, None);
+    gone(&stage).await;
+    assert_eq!(written(&stage.world).await, (None, false));
+}
+
+#[tokio::test]
+async fn hooks_of_an_administrator_run_in_their_version_only() {
+    let stage = stage().await;
+    let hook = |name: &str, event: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": OTHER,
+            "annotations": {"helm.sh/hook": event}}})
+        .to_string()
+    };
+    let hooks = [hook("first", "pre-install"), hook("next", "pre-upgrade"), hook("last", "pre-delete")];
+    let values = json!({"extra": hooks.join("\n---\n")}).to_string();
+    stage.releases.install(&administrator(), &Source::Archive(web()), new(&values, true)).await.unwrap();
+    deployed(&stage, 1).await;
+    let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
+    let there = async |name: &str| maps.get_opt(name).await.unwrap().is_some();
+    assert!(there("first").await && !there("next").await);
+    stage.releases.pause(&developer(), SHOP, "web", Asked::default()).await.unwrap();
+    deployed(&stage, 2).await;
+    assert!(!there("next").await);
+    stage.releases.delete(&developer(), SHOP, "web", DeleteOptions::default()).await.unwrap();
+    gone(&stage).await;
+    assert!(!there("last").await);
+}
+
+#[tokio::test]
+async fn only_an_unscoped_administrator_uses_the_option() {
+    let stage = stage().await;
+    let scopes = Scopes::parse(["workspace:shop"]).unwrap();
+    let limited = Actor { via: Via::Token { id: TokenId::from_random([0; 10]), scopes }, ..administrator() };
+    let source = Source::Archive(web());
+    stage.releases.install(&developer(), &source, new("", false)).await.unwrap();
+    deployed(&stage, 1).await;
+    for actor in [developer(), limited] {
+        let other = NewRelease { name: "other".to_owned(), ..new("", true) };
+        let refused = [
+            stage.releases.install(&actor, &source, other).await.map(drop),
+            stage.releases.upgrade(&actor, SHOP, "web", Changes::default(), ELEVATED).await.map(drop),
+            stage.releases.rollback(&actor, SHOP, "web", 1, ELEVATED).await.map(drop),
+            stage.releases.plan(&actor, SHOP, "web", stated(""), true).await.map(drop),
+        ];
+        for refused in refused {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.kind(), domain::Kind::Forbidden, "{refused}");
+        }
+    }
+    let plan = stage.releases.plan(&administrator(), SHOP, "web", stated(&wide("get")), true).await.unwrap();
+    assert_eq!(plan.objects.len(), 4);
+    assert_eq!(written(&stage.world).await, (None, false));
+    let refused = stage.releases.plan(&administrator(), SHOP, "web", stated(&wide("get")), false).await;
+    assert!(refused.unwrap_err().to_string().contains("stay inside"));
+}
+
+#[tokio::test]
+async fn content_that_a_tenant_set_is_not_applied_with_the_option() {
+    let stage = stage().await;
+    let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {patched: \"yes\"}\n";
+    let theirs = NewRelease {
+        options: Options { take_ownership: true, ..Options::default() },
+        patches: vec![ReleasePatch { patch: patch.to_owned(), target: None }],
+        ..new("greeting: theirs\n", false)
+    };
+    stage.releases.install(&developer(), &Source::Archive(web()), theirs).await.unwrap();
+    deployed(&stage, 1).await;
+    let me = administrator();
+    let rows: [(Changes, &str); 3] = [
+        (Changes::default(), "chart, values, options, patches"),
+        (stated(&wide("get")), "options, patches"),
+        (
+            Changes { merge_values: true, options: Some(Options::default()), ..stated("a: b\n") },
+            "values, patches",
+        ),
+    ];
+    for (changes, unstated) in rows {
+        let refused = stage.releases.upgrade(&me, SHOP, "web", changes, ELEVATED).await.unwrap_err();
+        assert!(matches!(&refused, Error::Unstated(fields) if fields == unstated), "{refused}");
+    }
+    let refused = stage.releases.rollback(&me, SHOP, "web", 1, ELEVATED).await.unwrap_err();
+    assert!(matches!(refused, Error::NotAdministrators(..)), "{refused}");
+    let all = Changes {
+        options: Some(Options::default()),
+        patches: Some(Vec::new()),
+        roles: Some(Vec::new()),
+        ..stated(&wide("get"))
+    };
+    stage.releases.upgrade(&me, SHOP, "web", all, ELEVATED).await.unwrap();
+    deployed(&stage, 2).await;
+    assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
+}
+
+#[tokio::test]
+async fn lookup_reads_with_the_rights_of_the_release() {
+    let stage = stage().await;
+    stage
+        .world
+        .apply([
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "prey", "namespace": OTHER},
+            "stringData": {"password": "the-secret-of-another"}}),
+        ])
+        .await;
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: seen}\ndata:\n  seen: {{ lookup \"v1\" \"Secret\" \"other\" \"prey\" | toJson | quote }}\n";
+    let chart = archive("look", "1.0.0", &[("templates/seen.yaml", template)]);
+    stage.releases.install(&administrator(), &Source::Archive(chart), new("", true)).await.unwrap();
+    until("it is deployed or refused", async || {
+        let status = stage.of::<HelmRelease>().get_opt("web").await.unwrap()?.status?;
+        matches!(status.state.as_str(), "active" | "failed").then_some(())
+    })
+    .await;
+    let map = stage.of::<ConfigMap>().get_opt("seen").await.unwrap();
+    let seen = map.and_then(|map| map.data).unwrap_or_default().remove("seen").unwrap_or_default();
+    assert!(!seen.contains("prey") && !seen.contains("password"), "{seen}");
+}
+
+#[tokio::test]
+async fn version_of_an_administrator_is_finished_after_a_crash() {
+    // At the ledger, before and after the first objects, and when it is entered.
+    let kills = stream::iter([3, 5, 7, 9, 11]).map(|passing| async move {
+        let world = world().await;
+        provision(&world).await;
+        let platform = releases(&world, &Fault::none()).await;
+        let made = platform.install(&administrator(), &Source::Archive(web()), new(&wide("get"), true)).await;
+        made.unwrap();
+        let fault = Fault::after_writes(passing, Blow::After);
+        let killed = async { releases(&world, &fault).await.lead().await }.boxed();
+        let _ = tokio::time::timeout(Duration::from_secs(20), async {
+            tokio::select! { () = fault.cut() => {}, _ = killed => {} }
+        })
+        .await;
+        assert!(fault.is_cut(), "it was not killed at write {passing}");
+        let next = async { releases(&world, &Fault::none()).await.lead().await }.boxed();
+        let api: Api<HelmRelease> = Api::namespaced(world.admin(), SHOP);
+        let done = until("it is deployed", async || {
+            let status = api.get_opt("web").await.unwrap()?.status?;
+            (status.version == 1 && status.operation.is_none()).then_some(status)
+        });
+        let status = tokio::select! { status = done => status, _ = next => unreachable!() };
+        assert_eq!(listed(&status).len(), 2, "killed at write {passing}");
+        assert_eq!(written(&world).await, (Some("get".to_owned()), true), "killed at write {passing}");
+    });
+    kills.buffer_unordered(5).collect::<Vec<()>>().await;
+}
