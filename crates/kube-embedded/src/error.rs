@@ -3,6 +3,7 @@
 //! One constructor per situation, with the real words. Elsewhere: what a single field's complaint
 //! looks like (`crate::field`), how a Status travels (`crate::http`).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Map, Value, json};
@@ -182,12 +183,8 @@ impl ApiError {
     /// `<Kind>[.<group>] "<name>" is invalid: <complaints>`, with a cause for each complaint.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        let mut unique: Vec<&String> = Vec::new();
-        for text in &texts {
-            if !unique.contains(&text) {
-                unique.push(text);
-            }
-        }
+        let mut seen = HashSet::new();
+        let unique: Vec<&String> = texts.iter().filter(|text| seen.insert(text.as_str())).collect();
         let list = match unique.as_slice() {
             [only] => (*only).clone(),
             many => format!("[{}]", many.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ")),

@@ -1,6 +1,7 @@
 //! Objects that a tenant writes to harm others: extreme numbers, times and sizes, against a cluster with all controllers.
 
 mod chaos;
+mod lists;
 mod races;
 
 use serde_json::{Value, json};
