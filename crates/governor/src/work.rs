@@ -72,12 +72,35 @@ pub struct Permit {
 
 /// What running work knows of its admission.
 pub struct Ticket {
-    cancelled: Arc<AtomicBool>,
-    deadline: Instant,
+    interrupt: Interrupt,
     reserved: Mutex<Reserved>,
 }
 
 impl Ticket {
+    /// Fails when the work should stop. Costs some ten nanoseconds.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        self.interrupt.check()
+    }
+
+    /// The same check for code that does not get the ticket.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
+    }
+
+    /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
+        self.reserved.lock().grow(bytes)
+    }
+}
+
+/// Tells work from anywhere below it whether it should stop. Outlives the work harmlessly.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    cancelled: Arc<AtomicBool>,
+    deadline: Instant,
+}
+
+impl Interrupt {
     /// Fails when the work should stop. Costs some ten nanoseconds.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.cancelled.load(Ordering::Relaxed) {
@@ -87,11 +110,6 @@ impl Ticket {
             return Err(Interrupted::DeadlineExceeded);
         }
         Ok(())
-    }
-
-    /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
-    pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
-        self.reserved.lock().grow(bytes)
     }
 }
 
@@ -153,7 +171,8 @@ impl WorkPool {
         let guard = CancelOnDrop(cancelled.clone());
         let end = Instant::now().checked_add(deadline).ok_or(WorkError::DeadlineExceeded(deadline))?;
         let running = spawn_blocking(move || {
-            let ticket = Ticket { cancelled, deadline: end, reserved: Mutex::new(reserved) };
+            let interrupt = Interrupt { cancelled, deadline: end };
+            let ticket = Ticket { interrupt, reserved: Mutex::new(reserved) };
             let done = ticket.check().is_ok().then(|| work(&ticket));
             drop((ticket, seat));
             done
@@ -182,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    const DEADLINE: Duration = Duration::from_secs(60);
+    const DEADLINE: Duration = Duration::from_mins(1);
 
     fn pool(slots: usize) -> WorkPool {
         WorkPool::new(&WorkLimits {
@@ -224,21 +243,21 @@ mod tests {
     async fn dropped_caller_cancels_and_the_slot_is_held_until_the_work_ends() {
         let pool = pool(1);
         let flow = pool.flow("a");
-        let (began, begin) = tokio::sync::oneshot::channel();
+        let (started, start) = tokio::sync::oneshot::channel();
         let (ended, end) = tokio::sync::oneshot::channel();
         let (release, blocked) = mpsc::channel::<()>();
         let running = tokio::spawn({
             let pool = pool.clone();
             async move {
                 let work = move |ticket: &Ticket| {
-                    began.send(()).unwrap();
+                    started.send(()).unwrap();
                     blocked.recv().unwrap();
                     ended.send(ticket.check()).unwrap();
                 };
                 pool.run(flow, 10, DEADLINE, work).await
             }
         });
-        begin.await.unwrap();
+        start.await.unwrap();
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         assert_eq!((pool.slots().used, pool.bytes().held), (1, 10));
