@@ -171,7 +171,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
     amounts(&root, &mut errs);
     let ranges = root.down("spec.podCIDRs");
     for range in ranges.items() {
-        ip::legacy_range(range.text(), &range.path, &HashSet::new(), &mut errs);
+        ip::legacy_range(range.text(), &range.path, &HashSet::<&str>::new(), &mut errs);
     }
     if ranges.len() > 1 {
         let v6 = ranges.items().filter(|range| range.text().contains(':')).count();
@@ -281,7 +281,7 @@ fn validate_subsets(subsets: &At) -> Vec<FieldError> {
         }
         for address in lists.iter().flat_map(At::items) {
             let (place, host, node) = (address.get("ip"), address.get("hostname"), address.get("nodeName"));
-            ip::legacy(&place, &HashSet::new(), &mut errs);
+            ip::legacy(&place, &HashSet::<&str>::new(), &mut errs);
             if !host.is_empty() {
                 check::text(&host, check::dns_label, &mut errs);
             }

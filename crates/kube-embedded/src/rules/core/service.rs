@@ -339,7 +339,7 @@ fn source_ranges(root: &At, old: Option<&Value>, errs: &mut Vec<FieldError>) {
         let given = annotation.text().trim();
         if known != Some(annotation.text()) && !given.is_empty() {
             for range in given.split(',') {
-                ip::legacy_range(range.trim(), &annotation.path, &HashSet::new(), errs);
+                ip::legacy_range(range.trim(), &annotation.path, &HashSet::<&str>::new(), errs);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! what stands there already may stay.
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{FieldError, Path};
@@ -91,7 +92,7 @@ fn judge(text: &str) -> Vec<&'static str> {
 }
 
 /// An address in a field of old; `known` are those that stood there before.
-pub fn legacy(at: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
+pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut Vec<FieldError>) {
     if known.contains(at.text()) {
         return;
     }
@@ -101,7 +102,7 @@ pub fn legacy(at: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
 /// An address in its one canonical form.
 pub fn strict(at: &At, errs: &mut Vec<FieldError>) {
     let before = errs.len();
-    legacy(at, &HashSet::new(), errs);
+    legacy(at, &HashSet::<&str>::new(), errs);
     let canonical = parse(at.text()).map(canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");
@@ -153,7 +154,12 @@ fn judge_range(text: &str) -> Option<&'static str> {
 }
 
 /// A range in a field of old; `known` are those that stood there before.
-pub fn legacy_range(text: &str, path: &Path, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
+pub fn legacy_range(
+    text: &str,
+    path: &Path,
+    known: &HashSet<&str, impl BuildHasher>,
+    errs: &mut Vec<FieldError>,
+) {
     if !known.contains(text) {
         errs.extend(judge_range(text).map(|words| FieldError::invalid(path, text, words)));
     }
@@ -162,7 +168,7 @@ pub fn legacy_range(text: &str, path: &Path, known: &HashSet<&str>, errs: &mut V
 /// A range in its one canonical form.
 pub fn strict_range(at: &At, errs: &mut Vec<FieldError>) {
     let before = errs.len();
-    legacy_range(at.text(), &at.path, &HashSet::new(), errs);
+    legacy_range(at.text(), &at.path, &HashSet::<&str>::new(), errs);
     let canonical = Range::parse(at.text()).map(Range::canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");

@@ -18,7 +18,8 @@ pub const RULES: &[Rules] = &[
         default: default_policy,
         validate: |policy| validate_policy(policy, &HashSet::new()),
         validate_update: |new, old| {
-            let known: HashSet<_> = blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
+            let known: HashSet<_> =
+                blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
             validate_policy(new, &known)
         },
         warnings: |policy, _| {
@@ -281,7 +282,7 @@ fn slice_endpoints(root: &At, errs: &mut Vec<FieldError>) {
 fn slice_address(address: &At, family: &str, list: &Path, errs: &mut Vec<FieldError>) {
     let before = errs.len();
     match family {
-        "IPv4" => ip::legacy(address, &HashSet::new(), errs),
+        "IPv4" => ip::legacy(address, &HashSet::<&str>::new(), errs),
         "IPv6" => ip::strict(address, errs),
         "FQDN" => {
             domain_name(address, errs);

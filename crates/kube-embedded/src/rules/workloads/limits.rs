@@ -196,6 +196,10 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
     let scopes = spec.get("scopes");
     let list: Vec<_> = scopes.items().map(|scope| scope.text()).collect();
     for scope in &list {
+        // Each message repeats all scopes.
+        if errs.len() >= MOST_REPEATS {
+            break;
+        }
         if !is_scope(scope) {
             errs.push(FieldError::invalid(&scopes.path, scopes.json(), "unsupported scope"));
         }

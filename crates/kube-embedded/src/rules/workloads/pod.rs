@@ -288,10 +288,10 @@ fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
         _ => {}
     }
     only_more_tolerations(&new.get("tolerations"), &old.get("tolerations"), errs);
-    let gates = old.get("schedulingGates");
-    let gates: HashSet<_> = gates.items().map(|gate| gate.get("name").text()).collect();
+    let known = old.get("schedulingGates");
+    let known: HashSet<_> = known.items().map(|gate| gate.get("name").text()).collect();
     for gate in new.get("schedulingGates").items().map(|gate| gate.get("name")) {
-        if !gates.contains(gate.text()) {
+        if !known.contains(gate.text()) {
             let words = format!("only deletion is allowed, but found new scheduling gate '{}'", gate.text());
             errs.push(FieldError::forbidden(&gate.path, words));
         }

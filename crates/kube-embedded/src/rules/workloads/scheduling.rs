@@ -182,7 +182,8 @@ pub fn topology_spread<'a>(list: &At<'a>, errs: &mut Vec<FieldError>) {
         (constraint.get("topologyKey").text(), constraint.get("whenUnsatisfiable").text())
     };
     // The last place of each pair: an earlier one is repeated later.
-    let last: HashMap<_, _> = list.items().enumerate().map(|(i, constraint)| (pair(&constraint), i)).collect();
+    let final_places: HashMap<_, _> =
+        list.items().enumerate().map(|(i, constraint)| (pair(&constraint), i)).collect();
     for (i, constraint) in list.items().enumerate() {
         check::positive(&constraint.get("maxSkew"), errs);
         let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
@@ -190,7 +191,7 @@ pub fn topology_spread<'a>(list: &At<'a>, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::required(&key.path, "can not be empty"));
         }
         check::one_of(&action, &["DoNotSchedule", "ScheduleAnyway"], errs);
-        if last.get(&pair(&constraint)).is_some_and(|&last| last > i) {
+        if final_places.get(&pair(&constraint)).is_some_and(|&place| place > i) {
             let path = constraint.path.field("{topologyKey, whenUnsatisfiable}");
             errs.push(FieldError::duplicate(&path, format!("{{{}, {}}}", key.text(), action.text())));
         }

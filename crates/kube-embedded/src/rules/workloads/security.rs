@@ -75,7 +75,8 @@ pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
             let words = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
             errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }
-        for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN") {
+        for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN").take(10)
+        {
             let words = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
             errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }

@@ -128,8 +128,10 @@ fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut 
         if !ended.exists() || now.is_none_or(|now| now.down("state.terminated").exists()) {
             continue;
         }
-        let own =
-            container_by_name.get(name).map(|c| c.get("restartPolicy").text()).filter(|policy| !policy.is_empty());
+        let own = container_by_name
+            .get(name)
+            .map(|c| c.get("restartPolicy").text())
+            .filter(|policy| !policy.is_empty());
         let policy = match (containers, own) {
             ("", _) => "Never",
             (_, Some(own)) => own,

@@ -185,9 +185,9 @@ fn collisions(files: Vec<File>, mut tell: impl FnMut(String)) {
         let folders = file.0.match_indices('/').take(MOST_FOLDERS).map(|(at, _)| &file.0[..at]);
         let folders: Vec<&str> = folders.filter(|folder| !folder.is_empty()).collect();
         let is_at = |at: &usize, path: &str| seen[*at].0 == path;
-        let above = folders.iter().flat_map(|folder| {
-            below.get(*folder).into_iter().flatten().filter(move |at| is_at(at, folder))
-        });
+        let above = folders
+            .iter()
+            .flat_map(|folder| below.get(*folder).into_iter().flatten().filter(move |at| is_at(at, folder)));
         let inside = below.get(&file.0).into_iter().flatten();
         let mut others: Vec<usize> = above.chain(inside).take(MOST_PAIRS - told).copied().collect();
         others.sort_unstable();
@@ -274,7 +274,8 @@ fn ports(spec: &At, warnings: &mut Vec<String>) {
                 ip.text()
             ));
         }
-        let same = by_number.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
+        let same =
+            by_number.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
         let others = same.iter().map(|&at| &all[at]).take(MOST_PAIRS.saturating_sub(told));
         for other in others {
             told += 1;
