@@ -241,7 +241,8 @@ fn step(doc: &mut Value, operation: &Map<String, Value>, work: &mut Work) -> Res
         "test" => {
             let path = member("path")?;
             let wanted = operation.get("value").unwrap_or(&Value::Null);
-            let is_equal = if path.is_empty() { doc == wanted } else { Place::find(doc, path)?.get()? == wanted };
+            let is_equal =
+                if path.is_empty() { doc == wanted } else { Place::find(doc, path)?.get()? == wanted };
             if is_equal { Ok(()) } else { Err(Refused::Unfit) }
         }
         _ => Err(Refused::Unfit),

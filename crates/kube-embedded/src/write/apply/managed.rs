@@ -241,12 +241,11 @@ impl Managed {
             };
             let bucket = buckets.entry(version).or_insert_with(|| {
                 let name = bucket_of(entry);
-                match known.get(&name.key()) {
-                    Some(there) => (*there).clone(),
-                    None => {
-                        gone.insert(first.key());
-                        Entry { set: first.set.clone(), ..name }
-                    }
+                if let Some(there) = known.get(&name.key()) {
+                    (*there).clone()
+                } else {
+                    gone.insert(first.key());
+                    Entry { set: first.set.clone(), ..name }
                 }
             });
             if bucket.key() == entry.key() {

@@ -231,7 +231,8 @@ fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> V
     }
     let mut seen = HashSet::from([last.api_version.as_str()]);
     let mut versions: Vec<&str> = vec![&last.api_version];
-    versions.extend(managed.entries.iter().map(|entry| entry.api_version.as_str()).filter(|v| seen.insert(v)));
+    versions
+        .extend(managed.entries.iter().map(|entry| entry.api_version.as_str()).filter(|v| seen.insert(v)));
     for version in versions {
         let held = held_in.remove(version).unwrap_or_default();
         if version == last.api_version {
