@@ -6,6 +6,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::work::WorkPool;
 use crate::{Governor, Level};
 
 /// Reads the budgets at each scrape.
@@ -61,6 +62,57 @@ impl Collector for GovernorCollector {
                 } else {
                     ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+type ReadWork = fn(&WorkPool) -> u64;
+
+/// Reads a pool at each scrape; `pool` is its only label.
+pub struct WorkCollector {
+    name: &'static str,
+    pool: WorkPool,
+}
+
+impl WorkCollector {
+    pub fn new(name: &'static str, pool: WorkPool) -> Self {
+        Self { name, pool }
+    }
+}
+
+impl std::fmt::Debug for WorkCollector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkCollector").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Name, help, whether it only grows, and where it is read.
+const WORK_SERIES: [(&str, &str, bool, ReadWork); 5] = [
+    ("governor_work_running", "CPU-heavy work being done", false, |pool| pool.slots().used as u64),
+    ("governor_work_queued", "CPU-heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),
+    ("governor_work_rejected", "CPU-heavy work refused for want of a slot", true, |pool| {
+        pool.slots().rejected
+    }),
+    ("governor_work_bytes_held", "Bytes reserved for CPU-heavy work", false, |pool| pool.bytes().held),
+    ("governor_work_bytes_rejected", "CPU-heavy work refused for want of memory", true, |pool| {
+        pool.bytes().rejected
+    }),
+];
+
+impl Collector for WorkCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        for (name, help, is_counter, read) in WORK_SERIES {
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+            let labels = [("pool", self.name)];
+            let series = family.encode_family(&labels)?;
+            let value = read(&self.pool);
+            if is_counter {
+                ConstCounter::new(value).encode(series)?;
+            } else {
+                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
             }
         }
         Ok(())

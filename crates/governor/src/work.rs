@@ -78,8 +78,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What running work knows of its admission.
 pub struct Ticket {
-    cancelled: Arc<AtomicBool>,
-    deadline: Instant,
+    interrupt: Interrupt,
     reserved: Mutex<Reserved>,
     seats: Arc<Seats>,
     flow: Flow,
@@ -90,13 +89,12 @@ pub struct Ticket {
 impl Ticket {
     /// Fails when the work should stop. Costs some ten nanoseconds.
     pub fn check(&self) -> Result<(), Interrupted> {
-        if self.cancelled.load(Ordering::Relaxed) {
-            return Err(Interrupted::Cancelled);
-        }
-        if Instant::now() >= self.deadline {
-            return Err(Interrupted::DeadlineExceeded);
-        }
-        Ok(())
+        self.interrupt.check()
+    }
+
+    /// The same check for code that does not get the ticket.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
     }
 
     /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
@@ -128,6 +126,26 @@ impl Ticket {
                 interrupted = stopped => Err(interrupted.into()),
             }
         })
+    }
+}
+
+/// Tells work from anywhere below it whether it should stop. Outlives the work harmlessly.
+#[derive(Clone, Debug)]
+pub struct Interrupt {
+    cancelled: Arc<AtomicBool>,
+    deadline: Instant,
+}
+
+impl Interrupt {
+    /// Fails when the work should stop. Costs some ten nanoseconds.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.cancelled.load(Ordering::Relaxed) {
+            return Err(Interrupted::Cancelled);
+        }
+        if Instant::now() >= self.deadline {
+            return Err(Interrupted::DeadlineExceeded);
+        }
+        Ok(())
     }
 }
 
@@ -191,7 +209,8 @@ impl WorkPool {
         let seats = self.seats.clone();
         let running = spawn_blocking(move || {
             let (reserved, seat) = (Mutex::new(reserved), Mutex::new(Some(seat)));
-            let ticket = Ticket { cancelled, deadline: end, reserved, seats, flow, seat };
+            let interrupt = Interrupt { cancelled, deadline: end };
+            let ticket = Ticket { interrupt, reserved, seats, flow, seat };
             ticket.check().is_ok().then(|| work(&ticket))
         });
         let done = tokio::time::timeout(deadline, running).await;
@@ -218,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    const DEADLINE: Duration = Duration::from_secs(60);
+    const DEADLINE: Duration = Duration::from_mins(1);
 
     fn pool(slots: usize) -> WorkPool {
         WorkPool::new(&WorkLimits {
@@ -260,21 +279,21 @@ mod tests {
     async fn dropped_caller_cancels_and_the_slot_is_held_until_the_work_ends() {
         let pool = pool(1);
         let flow = pool.flow("a");
-        let (began, begin) = tokio::sync::oneshot::channel();
+        let (started, start) = tokio::sync::oneshot::channel();
         let (ended, end) = tokio::sync::oneshot::channel();
         let (release, blocked) = mpsc::channel::<()>();
         let running = tokio::spawn({
             let pool = pool.clone();
             async move {
                 let work = move |ticket: &Ticket| {
-                    began.send(()).unwrap();
+                    started.send(()).unwrap();
                     blocked.recv().unwrap();
                     ended.send(ticket.check()).unwrap();
                 };
                 pool.run(flow, 10, DEADLINE, work).await
             }
         });
-        begin.await.unwrap();
+        start.await.unwrap();
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         assert_eq!((pool.slots().used, pool.bytes().held), (1, 10));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use governor::work::{WorkLimits, WorkPool};
 use governor::{Governor, LevelLimits};
 use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
@@ -69,6 +70,10 @@ pub struct Config {
     pub simulation: Option<Simulation>,
     /// What callers may use at once.
     pub limits: LevelLimits,
+    /// CPU-heavy work of requests.
+    pub work: WorkLimits,
+    /// Requests about more bytes do their work on the pool.
+    pub inline_bytes: usize,
     /// How many connections the API's listener keeps open.
     pub connections: ConnectionLimits,
     /// Where writes and refusals are recorded.
@@ -83,9 +88,25 @@ impl Default for Config {
             clock: Arc::new(SystemClock),
             simulation: None,
             limits: LevelLimits::default(),
+            work: default_work(),
+            inline_bytes: 64 << 10,
             connections: ConnectionLimits::default(),
             audit: None,
         }
+    }
+}
+
+/// As much work at once as there are cores; a user gets half of them.
+fn default_work() -> WorkLimits {
+    let slots = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
+    WorkLimits {
+        slots,
+        slots_per_flow: slots / 2,
+        queue: 500,
+        queue_per_flow: 50,
+        wait: Duration::from_secs(15),
+        bytes: 512 << 20,
+        bytes_per_flow: 256 << 20,
     }
 }
 
@@ -136,6 +157,8 @@ struct Inner {
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
     governor: Governor,
+    pool: WorkPool,
+    inline_bytes: usize,
     connections: ConnectionLimits,
     auditor: Option<Auditor>,
     /// Changes when credentials or roles may have changed.
@@ -159,6 +182,7 @@ impl Cluster {
             .await
             .map_err(OpenError::Bootstrap)?;
         let governor = Governor::new(&config.limits);
+        let pool = WorkPool::new(&config.work);
         let cluster = Self {
             inner: Arc::new(Inner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
@@ -169,8 +193,10 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
-                metrics: Metrics::new(governor.clone()),
+                metrics: Metrics::new(governor.clone(), pool.clone()),
                 governor,
+                pool,
+                inline_bytes: config.inline_bytes,
                 connections: config.connections,
                 auditor: config.audit.map(Auditor::new),
                 access: watch::Sender::default(),
@@ -328,6 +354,16 @@ impl Cluster {
     /// The budgets of callers.
     pub fn governor(&self) -> &Governor {
         &self.inner.governor
+    }
+
+    /// Requests about more bytes do their work on the pool.
+    pub fn inline_bytes(&self) -> usize {
+        self.inner.inline_bytes
+    }
+
+    /// Where CPU-heavy work is done.
+    pub fn pool(&self) -> &WorkPool {
+        &self.inner.pool
     }
 
     /// Where writes and refusals are recorded.

@@ -3,7 +3,9 @@
 //! One constructor per situation, with the real words. Elsewhere: what a single field's complaint
 //! looks like (`crate::field`), how a Status travels (`crate::http`).
 
+use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -42,6 +44,9 @@ fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
     let filled = pairs.iter().filter(|(_, v)| !v.is_empty());
     filled.map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
 }
+
+/// Bytes of all messages of one 422.
+const MOST_INVALID_BYTES: usize = 1 << 20;
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
@@ -182,18 +187,25 @@ impl ApiError {
     /// `<Kind>[.<group>] "<name>" is invalid: <complaints>`, with a cause for each complaint.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        let mut unique: Vec<&String> = Vec::new();
-        for text in &texts {
-            if !unique.contains(&text) {
-                unique.push(text);
-            }
-        }
+        // Messages may repeat whole lists; all together are bounded.
+        let mut total = 0;
+        let shown = texts.iter().take_while(|text| {
+            total += text.len();
+            total <= MOST_INVALID_BYTES
+        });
+        let errors = &errors[..shown.count().max(1).min(errors.len())];
+        let omitted = texts.len() - errors.len();
+        let mut texts = texts;
+        texts.truncate(errors.len());
+        let mut seen = HashSet::new();
+        let unique: Vec<&String> = texts.iter().filter(|text| seen.insert(text.as_str())).collect();
         let list = match unique.as_slice() {
             [only] => (*only).clone(),
             many => format!("[{}]", many.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ")),
         };
         let what = qualified(kind, group);
-        let mut status = Self::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {list}"))
+        let more = if omitted == 0 { String::new() } else { format!(" (and {omitted} more errors)") };
+        let mut status = Self::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {list}{more}"))
             .with_details(&[("name", name), ("group", group), ("kind", kind)]);
         for error in errors {
             status = status.with_cause(error.complaint.reason(), &error.body(), error.path.as_str());
@@ -210,6 +222,13 @@ impl ApiError {
         let seconds = u32::try_from(rejected.retry_after().as_secs()).unwrap_or(u32::MAX);
         let message = format!("Too many requests, please try again later: {rejected}.");
         Self::too_many_requests(message, seconds)
+    }
+
+    /// The request took too long. Whether a write happened is unknown, as in Kubernetes.
+    pub fn request_timeout(limit: Duration) -> Self {
+        let message =
+            format!("Timeout: request did not complete within the allotted timeout ({} s)", limit.as_secs());
+        Self::new(504, "Timeout", message)
     }
 
     pub fn internal(message: impl Into<String>) -> Self {

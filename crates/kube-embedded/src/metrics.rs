@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use governor::Governor;
-use governor::metrics::GovernorCollector;
+use governor::metrics::{GovernorCollector, WorkCollector};
+use governor::work::WorkPool;
 use http::Method;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -74,16 +75,22 @@ pub struct Metrics {
     duration: Family<Subject, Histogram>,
     watches: Gauge,
     governor: Governor,
+    /// `None` where there is no cluster.
+    pool: Option<WorkPool>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new(Governor::default())
+        Self::with(Governor::default(), None)
     }
 }
 
 impl Metrics {
-    pub fn new(governor: Governor) -> Self {
+    pub fn new(governor: Governor, pool: WorkPool) -> Self {
+        Self::with(governor, Some(pool))
+    }
+
+    fn with(governor: Governor, pool: Option<WorkPool>) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
         let duration = Family::new_with_constructor(histogram);
         Self {
@@ -93,6 +100,7 @@ impl Metrics {
             duration,
             watches: Gauge::default(),
             governor,
+            pool,
         }
     }
 
@@ -103,6 +111,9 @@ impl Metrics {
         shown.register("apiserver_request_duration_seconds", help, self.duration.clone());
         shown.register("apiserver_longrunning_requests", "Watches that are open", self.watches.clone());
         shown.register_collector(Box::new(GovernorCollector::new(self.governor.clone())));
+        if let Some(pool) = &self.pool {
+            shown.register_collector(Box::new(WorkCollector::new("kubernetes", pool.clone())));
+        }
         let help = "Panics caught in requests and reconciles of the embedded cluster";
         shown.register("kube_embedded_panics", help, self.panics.tasks.clone());
         let help = "Restarts of background tasks of the embedded cluster";

@@ -85,6 +85,7 @@ fn flags(args: ServeArgs) -> Flags {
 
 fn serve(config: Config) -> Result<()> {
     server::logs::install(config.logs);
+    server::panics::install();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_signal()?;

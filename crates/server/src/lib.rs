@@ -15,6 +15,7 @@ pub mod ground;
 pub mod leader;
 mod listener;
 pub mod logs;
+pub mod panics;
 pub mod run;
 pub mod tls;
 

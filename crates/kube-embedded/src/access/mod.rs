@@ -17,6 +17,7 @@ pub mod jwt;
 pub mod node;
 pub mod pki;
 pub mod rbac;
+mod rbac_sources;
 pub mod reviews;
 pub mod rule;
 pub mod tokens;

@@ -1,7 +1,8 @@
 //! May this user do that: RBAC over the roles and bindings in the store.
 //!
-//! Every request asks [`Authorizer::decide`]; for a node it asks `super::node` first. Roles and bindings are compiled into one [`Policy`], which
-//! is replaced as soon as one of the four kinds has changed, and decisions are remembered with it.
+//! Every request asks [`Authorizer::decide`]; for a node it asks `super::node` first. Roles and bindings are compiled into one
+//! [`Policy`], which follows each change of one of the four kinds; a change in one namespace leaves the others as they are
+//! (`super::rbac_sources`). Decisions are remembered for as long as the bindings on which they depend stay the same.
 //!
 //! Always true: a decision is never older than the last committed change of a role or binding.
 //! Elsewhere: what one rule says (`super::rule`), whether one may give a role (`super::escalation`).
@@ -11,9 +12,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
+use super::rbac_sources::{Roles, Sources};
 use super::rule::Rule;
 use super::{Attributes, MASTERS, User, items, node, service_account_username, text};
 use crate::error::ApiError;
@@ -24,10 +26,16 @@ pub const ROLES: &str = "roles.rbac.authorization.k8s.io";
 pub const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
-const STORAGES: [&str; 4] = [ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS];
+pub(super) const STORAGES: [&str; 4] = [ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS];
 
-/// Remembered decisions; when there are more, all are forgotten.
-const MOST_DECISIONS: usize = 16_384;
+/// Bytes of remembered decisions; when there are more, all are forgotten.
+const MOST_DECISION_BYTES: usize = 16 << 20;
+/// Roles that are not found and named in one refusal.
+const MOST_ERRORS: usize = 20;
+/// Longer questions are not remembered.
+const MOST_QUESTION_BYTES: usize = 2 << 10;
+/// Counted for each decision besides its texts.
+const DECISION_OVERHEAD: usize = 400;
 
 /// The answer, and why: `RBAC: allowed by ...`, or what went wrong on the way to a no. Mostly a no has
 /// no reason.
@@ -40,26 +48,52 @@ pub struct Decision {
 pub struct Authorizer {
     store: Arc<Store>,
     policy: ArcSwap<Policy>,
+    /// What `policy` is made from. Held while it is brought up to date, by one request for all.
+    sources: Mutex<Option<Sources>>,
+    decisions: Decisions,
 }
 
-/// The versions of the last writes to each of the four kinds.
-type Epoch = [u64; 4];
-
-/// All bindings with their rules, as of one epoch.
+/// All bindings with their rules, as of one version of the store.
 struct Policy {
-    /// The newest store version at which `epoch` was looked at.
+    /// The newest version of the store at which the four kinds were looked at.
     seen: u64,
-    epoch: Epoch,
     rules: Arc<Compiled>,
 }
 
+/// Bindings with their rules. Parts that a change does not concern are shared with the next state.
+#[derive(Clone, Default)]
+pub(super) struct Compiled {
+    pub cluster: Arc<Scope>,
+    pub local: HashMap<Box<str>, Arc<Scope>>,
+}
+
+/// The bindings of a namespace, or of the whole cluster.
 #[derive(Default)]
-struct Compiled {
-    cluster: Vec<Binding>,
-    local: HashMap<String, Vec<Binding>>,
+pub(super) struct Scope {
+    pub bindings: Vec<Binding>,
+    /// Another one for each change.
+    pub generation: u64,
+}
+
+/// Remembered decisions, bounded in bytes.
+#[derive(Default)]
+struct Decisions {
     hasher: RandomState,
     /// By a hash of the question; the question itself stands beside the answer and is compared.
-    decisions: RwLock<HashMap<u64, (Question, Decision)>>,
+    known: RwLock<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    by_hash: HashMap<u64, Remembrance>,
+    bytes: usize,
+}
+
+struct Remembrance {
+    question: Question,
+    /// Of the cluster and of the namespace. The decision counts as long as both are the present ones.
+    generations: (u64, u64),
+    decision: Decision,
 }
 
 #[derive(PartialEq, Eq)]
@@ -69,12 +103,21 @@ struct Question {
     asked: Attributes,
 }
 
-struct Binding {
+pub(super) struct Binding {
+    spec: Arc<BindingSpec>,
+    /// The role's rules, or why there are none.
+    rules: Result<Arc<[Rule]>, Arc<str>>,
+}
+
+/// What a binding itself says.
+pub(super) struct BindingSpec {
     subjects: Vec<Subject>,
     /// `ClusterRoleBinding "x" of ClusterRole "y"`
     source: String,
-    /// The role's rules, or why there are none.
-    rules: Result<Arc<[Rule]>, String>,
+    pub role_kind: String,
+    /// Of the binding; empty for a `ClusterRoleBinding`.
+    namespace: String,
+    pub role: String,
 }
 
 struct Subject {
@@ -92,8 +135,13 @@ enum Who {
 impl Authorizer {
     pub fn new(store: Arc<Store>) -> Self {
         // No store has this version, so that the first question compiles.
-        let nothing = Policy { seen: u64::MAX, epoch: Epoch::default(), rules: Arc::default() };
-        Self { store, policy: ArcSwap::from_pointee(nothing) }
+        let nothing = Policy { seen: u64::MAX, rules: Arc::default() };
+        Self {
+            store,
+            policy: ArcSwap::from_pointee(nothing),
+            sources: Mutex::default(),
+            decisions: Decisions::default(),
+        }
     }
 
     /// Whether `user` may do what is `asked`.
@@ -101,14 +149,16 @@ impl Authorizer {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: Arc::from("") };
         }
-        let Some(name) = node::node_of(user) else { return self.rules().decide(user, asked) };
+        let Some(name) = node::node_of(user) else {
+            return self.decisions.decide(&self.rules(), user, asked);
+        };
         if node::is_orphaned(&self.store, name) {
             return Decision { allowed: false, reason: Arc::from("the account of this node is gone") };
         }
         match node::decide(&self.store, name, asked) {
             Ok(()) => Decision { allowed: true, reason: Arc::from("") },
             Err(why) => {
-                let by_role = self.rules().decide(user, asked);
+                let by_role = self.decisions.decide(&self.rules(), user, asked);
                 if by_role.allowed {
                     return by_role;
                 }
@@ -132,7 +182,7 @@ impl Authorizer {
         for (binding, _) in compiled.of(user, namespace) {
             match &binding.rules {
                 Ok(found) => rules.extend(found.iter().cloned()),
-                Err(error) => errors.push(error.clone()),
+                Err(error) => errors.push(error.to_string()),
             }
         }
         (rules, errors)
@@ -141,69 +191,48 @@ impl Authorizer {
     /// The newest compiled rules.
     fn rules(&self) -> Arc<Compiled> {
         let policy = self.policy.load();
-        let version = self.store.version();
+        if policy.seen == self.store.version() {
+            return policy.rules.clone();
+        }
+        let mut sources = self.sources.lock();
+        // Whoever held the lock may have done the work.
+        let (policy, version) = (self.policy.load(), self.store.version());
         if policy.seen == version {
             return policy.rules.clone();
         }
-        let epoch = STORAGES.map(|storage| self.store.storage_version(storage));
-        let rules = if policy.seen != u64::MAX && policy.epoch == epoch {
-            policy.rules.clone()
-        } else {
-            Arc::new(Compiled::read(&self.store))
+        // `version` was read before the roles are: at worst the next question looks again.
+        let rules = match &mut *sources {
+            Some(known) => known.follow(&self.store, &policy.rules),
+            none => {
+                let (read, rules) = Sources::read(&self.store);
+                *none = Some(read);
+                Arc::new(rules)
+            }
         };
-        // `version` was read before the roles were: at worst the next question looks again.
-        self.policy.store(Arc::new(Policy { seen: version, epoch, rules: rules.clone() }));
+        self.policy.store(Arc::new(Policy { seen: version, rules: rules.clone() }));
         rules
+    }
+
+    #[cfg(test)]
+    pub(crate) fn decision_bytes(&self) -> usize {
+        self.decisions.known.read().bytes
     }
 }
 
 impl Compiled {
-    fn read(store: &Store) -> Self {
-        let values = |storage: &str| -> Vec<Value> {
-            store.list(storage, None).objects.iter().map(|object| object.value()).collect()
-        };
-        let mut roles: HashMap<(String, String), Arc<[Rule]>> = HashMap::new();
-        for role in values(CLUSTER_ROLES).into_iter().chain(values(ROLES)) {
-            let metadata = &role["metadata"];
-            let key = (text(metadata, "namespace").to_owned(), text(metadata, "name").to_owned());
-            roles.insert(key, Rule::of_role(&role).into());
-        }
-        let cluster = values(CLUSTER_ROLE_BINDINGS).iter().map(|b| Binding::compile(b, &roles)).collect();
-        let mut local: HashMap<String, Vec<Binding>> = HashMap::new();
-        for binding in values(ROLE_BINDINGS) {
-            let namespace = text(&binding["metadata"], "namespace").to_owned();
-            local.entry(namespace).or_default().push(Binding::compile(&binding, &roles));
-        }
-        Self { cluster, local, ..Self::default() }
-    }
-
     /// The bindings that bind `user`, each with the description of the first subject that fits.
     fn of<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
         let local = self.local.get(namespace).filter(|_| !namespace.is_empty());
-        self.cluster.iter().chain(local.into_iter().flatten()).filter_map(|binding| {
-            let subject = binding.subjects.iter().find(|subject| subject.is(user))?;
+        let local = local.into_iter().flat_map(|scope| &scope.bindings);
+        self.cluster.bindings.iter().chain(local).filter_map(|binding| {
+            let subject = binding.spec.subjects.iter().find(|subject| subject.is(user))?;
             Some((binding, subject.described.as_str()))
         })
     }
 
-    fn decide(&self, user: &User, asked: &Attributes) -> Decision {
-        let hash = self.hasher.hash_one((&user.name, &user.groups, asked));
-        if let Some((question, decision)) = self.decisions.read().get(&hash)
-            && question.user == user.name
-            && question.groups == user.groups
-            && question.asked == *asked
-        {
-            return decision.clone();
-        }
-        let decision = self.think(user, asked);
-        let question =
-            Question { user: user.name.clone(), groups: user.groups.clone(), asked: asked.clone() };
-        let mut decisions = self.decisions.write();
-        if decisions.len() >= MOST_DECISIONS {
-            decisions.clear();
-        }
-        decisions.insert(hash, (question, decision.clone()));
-        decision
+    /// The generations on which decisions in `namespace` depend.
+    fn generations(&self, namespace: &str) -> (u64, u64) {
+        (self.cluster.generation, self.local.get(namespace).map_or(0, |scope| scope.generation))
     }
 
     fn think(&self, user: &User, asked: &Attributes) -> Decision {
@@ -211,10 +240,10 @@ impl Compiled {
         for (binding, subject) in self.of(user, &asked.namespace) {
             match &binding.rules {
                 Ok(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
-                    let reason = format!("RBAC: allowed by {} to {subject}", binding.source);
+                    let reason = format!("RBAC: allowed by {} to {subject}", binding.spec.source);
                     return Decision { allowed: true, reason: reason.into() };
                 }
-                Err(error) if !errors.contains(&error.as_str()) => errors.push(error),
+                Err(error) if errors.len() < MOST_ERRORS && !errors.contains(&&**error) => errors.push(error),
                 _ => {}
             }
         }
@@ -227,20 +256,56 @@ impl Compiled {
     }
 }
 
-impl Binding {
-    fn compile(binding: &Value, roles: &HashMap<(String, String), Arc<[Rule]>>) -> Self {
+impl Question {
+    /// The bytes of its texts.
+    fn size(user: &User, asked: &Attributes) -> usize {
+        let Attributes { verb, group, version, resource, subresource, namespace, name, on_node, path } =
+            asked;
+        let texts = [verb, group, version, resource, subresource, namespace, name, on_node, path, &user.name];
+        texts.into_iter().chain(&user.groups).map(|text| text.len() + size_of::<String>()).sum()
+    }
+}
+
+impl Decisions {
+    fn decide(&self, rules: &Compiled, user: &User, asked: &Attributes) -> Decision {
+        let size = Question::size(user, asked);
+        if size > MOST_QUESTION_BYTES {
+            return rules.think(user, asked);
+        }
+        let generations = rules.generations(&asked.namespace);
+        let hash = self.hasher.hash_one((&user.name, &user.groups, asked));
+        if let Some(known) = self.known.read().by_hash.get(&hash)
+            && known.generations == generations
+            && known.question.user == user.name
+            && known.question.groups == user.groups
+            && known.question.asked == *asked
+        {
+            return known.decision.clone();
+        }
+        let decision = rules.think(user, asked);
+        let size = size + decision.reason.len() + DECISION_OVERHEAD;
+        let question =
+            Question { user: user.name.clone(), groups: user.groups.clone(), asked: asked.clone() };
+        let mut known = self.known.write();
+        if known.bytes + size > MOST_DECISION_BYTES {
+            *known = Remembered::default();
+        }
+        let remembrance = Remembrance { question, generations, decision: decision.clone() };
+        let replaced = known.by_hash.insert(hash, remembrance);
+        let freed = replaced.map_or(0, |old| {
+            let of = User { name: old.question.user, groups: old.question.groups, ..User::default() };
+            Question::size(&of, &old.question.asked) + old.decision.reason.len() + DECISION_OVERHEAD
+        });
+        known.bytes = (known.bytes + size).saturating_sub(freed);
+        decision
+    }
+}
+
+impl BindingSpec {
+    pub fn read(binding: &Value) -> Self {
         let metadata = &binding["metadata"];
         let (namespace, name) = (text(metadata, "namespace"), text(metadata, "name"));
         let (kind, role) = (text(&binding["roleRef"], "kind"), text(&binding["roleRef"], "name"));
-        let from = if kind == "Role" { namespace } else { "" };
-        let found = match kind {
-            "Role" | "ClusterRole" => {
-                roles.get(&(from.to_owned(), role.to_owned())).cloned().ok_or_else(|| {
-                    format!("{}.{} {} not found", kind.to_ascii_lowercase(), super::RBAC_GROUP, quote(role))
-                })
-            }
-            other => Err(format!("unsupported role reference kind: {}", quote(other))),
-        };
         let named = if namespace.is_empty() {
             format!("ClusterRoleBinding {}", quote(name))
         } else {
@@ -249,8 +314,26 @@ impl Binding {
         Self {
             subjects: items(binding, "subjects").iter().map(|s| Subject::compile(s, namespace)).collect(),
             source: format!("{named} of {kind} {}", quote(role)),
-            rules: found,
+            role_kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            role: role.to_owned(),
         }
+    }
+
+    /// The binding with the rules of its role.
+    pub fn resolve(self: &Arc<Self>, roles: &Roles) -> Binding {
+        let from = if self.role_kind == "Role" { self.namespace.as_str() } else { "" };
+        let resolved = match self.role_kind.as_str() {
+            "Role" | "ClusterRole" => {
+                let found = roles.get(from).and_then(|roles| roles.get(self.role.as_str())).cloned();
+                found.ok_or_else(|| {
+                    let kind = self.role_kind.to_ascii_lowercase();
+                    format!("{kind}.{} {} not found", super::RBAC_GROUP, quote(&self.role)).into()
+                })
+            }
+            other => Err(format!("unsupported role reference kind: {}", quote(other)).into()),
+        };
+        Binding { spec: self.clone(), rules: resolved }
     }
 }
 
@@ -408,6 +491,52 @@ pub(crate) mod tests {
         let version = store.get(ROLE_BINDINGS, "a", "b").unwrap().version;
         store.commit(vec![Change { key, expect: Expect::Version(version), op: Op::Delete }]).await.unwrap();
         assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+    }
+
+    #[tokio::test]
+    async fn change_of_a_role_leaves_other_namespaces_as_they_are() {
+        let store = Store::in_memory();
+        let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
+        for namespace in ["a", "b"] {
+            let role =
+                json!({"kind": "Role", "metadata": {"name": "r", "namespace": namespace}, "rules": rules});
+            put(&store, role).await;
+            put(&store, binding(namespace, "b", ("Role", "r"), ("User", "jane"))).await;
+        }
+        put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "c"}, "rules": []})).await;
+        put(&store, binding("b", "c", ("ClusterRole", "c"), ("User", "tom"))).await;
+        let authorizer = Authorizer::new(store.clone());
+        let before = authorizer.rules();
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": []})).await;
+        let after = authorizer.rules();
+        assert!(!Arc::ptr_eq(&before.local["a"], &after.local["a"]));
+        assert!(Arc::ptr_eq(&before.local["b"], &after.local["b"]));
+        assert!(Arc::ptr_eq(&before.cluster, &after.cluster));
+        let jane = User::named("jane", &[]);
+        assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+        assert!(authorizer.decide(&jane, &asked("get", "pods", "b")).allowed);
+
+        // A ClusterRole concerns the namespaces that refer to it.
+        put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "c"}, "rules": rules})).await;
+        let last = authorizer.rules();
+        assert!(Arc::ptr_eq(&after.local["a"], &last.local["a"]));
+        assert!(!Arc::ptr_eq(&after.local["b"], &last.local["b"]));
+        assert!(authorizer.decide(&User::named("tom", &[]), &asked("get", "pods", "b")).allowed);
+    }
+
+    #[tokio::test]
+    async fn decisions_are_remembered_within_a_budget_of_bytes() {
+        let authorizer = Authorizer::new(Store::in_memory());
+        let jane = User::named("jane", &[]);
+        for n in 0..60_000 {
+            let name = format!("{n}-{}", "x".repeat(500));
+            authorizer.decide(&jane, &Attributes { name, ..asked("get", "pods", "a") });
+            assert!(authorizer.decision_bytes() <= MOST_DECISION_BYTES);
+        }
+        let before = authorizer.decision_bytes();
+        assert!(before > 0);
+        authorizer.decide(&jane, &Attributes { name: "y".repeat(100_000), ..asked("get", "pods", "a") });
+        assert_eq!(authorizer.decision_bytes(), before);
     }
 
     #[test]

@@ -179,6 +179,8 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
 
 /// Beyond this many combinations a rule is not taken apart: it must be held as it stands.
 const MOST_ATOMS: usize = 20_000;
+/// Each combination is compared with each rule that is held.
+const MOST_COMPARISONS: usize = 5_000_000;
 
 /// What of `wanted` is not contained in `held`, described one rule a line, sorted; `None` if all is held.
 pub fn missing(held: &[Rule], wanted: &[Rule]) -> Option<String> {
@@ -188,9 +190,10 @@ pub fn missing(held: &[Rule], wanted: &[Rule]) -> Option<String> {
     // Atoms about the same objects differ by their verb only: one line for all of them.
     let mut merged: BTreeMap<[Vec<String>; 3], Rule> = BTreeMap::new();
     let mut atoms = 0_usize;
+    let most = (MOST_COMPARISONS / held.len().max(1)).min(MOST_ATOMS);
     for rule in open {
         atoms = atoms.saturating_add(rule.atom_count());
-        if atoms > MOST_ATOMS {
+        if atoms > most {
             lines.insert(rule.compact());
             continue;
         }

@@ -8,7 +8,7 @@
 
 mod checks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
@@ -190,7 +190,7 @@ fn significant(new: &Value, old: &Value) -> bool {
         let (new, old) = (images(new, list), images(old, list));
         new.len() != old.len() || new.iter().zip(&old).any(|(new, old)| new.1 != old.1)
     };
-    let present = images(old, "ephemeralContainers");
+    let present: HashSet<_> = images(old, "ephemeralContainers").into_iter().collect();
     let joined = images(new, "ephemeralContainers").iter().any(|container| !present.contains(container));
     changed("containers") || changed("initContainers") || joined
 }

@@ -11,7 +11,7 @@
 mod families;
 mod pool;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -207,6 +207,13 @@ impl Grant<'_> {
     fn new_ports(&mut self, service: &mut Value) -> Result<()> {
         let allocate = allocates_ports(service);
         let mut by_port: HashMap<i64, i64> = HashMap::new();
+        // The first node port that is asked for with each port.
+        let mut asked_with: HashMap<i64, i64> = HashMap::new();
+        for port in items(&service["spec"]["ports"]) {
+            if int(&port["nodePort"]) != 0 {
+                asked_with.entry(int(&port["port"])).or_insert(int(&port["nodePort"]));
+            }
+        }
         for at in 0..items(&service["spec"]["ports"]).len() {
             let ports = items(&service["spec"]["ports"]);
             let (port, asked) = (int(&ports[at]["port"]), int(&ports[at]["nodePort"]));
@@ -217,10 +224,8 @@ impl Grant<'_> {
                 Some(&shared) if asked == 0 || asked == shared => shared,
                 Some(_) => self.claim_port(service, at, asked)?,
                 None => {
-                    let of_port = ports.iter().filter(|other| int(&other["port"]) == port);
-                    let wanted = of_port.map(|other| int(&other["nodePort"])).find(|node| *node != 0);
-                    let given = match wanted {
-                        Some(wanted) => self.claim_port(service, at, wanted)?,
+                    let given = match asked_with.get(&port) {
+                        Some(&wanted) => self.claim_port(service, at, wanted)?,
                         None => self.any_port()?,
                     };
                     by_port.insert(port, given);
@@ -235,8 +240,9 @@ impl Grant<'_> {
     /// Node ports of a changed Service: those it had it may keep.
     fn changed_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
         let allocate = allocates_ports(new);
-        let held = node_ports(old);
-        let mut seen: Vec<(String, i64)> = Vec::new();
+        let held: HashSet<i64> = node_ports(old).into_iter().collect();
+        let mut seen: HashSet<(String, i64)> = HashSet::new();
+        let mut numbers: HashSet<i64> = HashSet::new();
         for at in 0..items(&new["spec"]["ports"]).len() {
             let port = &new["spec"]["ports"][at];
             let (asked, protocol) = (int(&port["nodePort"]), text(&port["protocol"]).to_owned());
@@ -245,7 +251,7 @@ impl Grant<'_> {
             }
             let given = match asked {
                 0 => self.any_port()?,
-                asked if held.contains(&asked) || seen.iter().any(|(_, port)| *port == asked) => asked,
+                asked if held.contains(&asked) || numbers.contains(&asked) => asked,
                 asked => self.claim_port(new, at, asked)?,
             };
             let key = (protocol, given);
@@ -253,7 +259,8 @@ impl Grant<'_> {
                 let words = format!("duplicate nodePort: {{{} {given}}}", key.0);
                 return Err(ApiError::new(500, "", words));
             }
-            seen.push(key);
+            seen.insert(key);
+            numbers.insert(given);
             set_node_port(new, at, given);
         }
         Ok(())
@@ -316,7 +323,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
         }
     }
     if allocates_ports(old) && allocates_ports(new) {
-        let asked = node_ports(new);
+        let asked: HashSet<i64> = node_ports(new).into_iter().collect();
         let had: HashMap<&str, i64> = items(&old["spec"]["ports"])
             .iter()
             .map(|port| (text(&port["name"]), int(&port["nodePort"])))

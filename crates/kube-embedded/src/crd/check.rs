@@ -4,6 +4,8 @@
 //! a part that equals the old one are dropped: what was accepted once stays acceptable. Elsewhere: CEL rules
 //! (`super::cel`), duplicates in lists (`super::lists`).
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::formats;
@@ -22,12 +24,15 @@ pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Pa
 #[derive(Default)]
 struct Outcome {
     errors: Vec<FieldError>,
+    /// The texts of the complaints.
+    known: HashSet<String>,
     matched: usize,
 }
 
 impl Outcome {
+    /// Adds a complaint, once.
     fn add(&mut self, error: FieldError) {
-        if !self.errors.contains(&error) {
+        if self.known.insert(error.to_string()) {
             self.errors.push(error);
         }
     }
@@ -215,7 +220,8 @@ impl Walk<'_> {
         if let Some(most) = checks.max_items.filter(|&most| size > most) {
             outcome.add(FieldError::too_many(&path, items.len(), usize::try_from(most).unwrap_or_default()));
         }
-        if checks.unique_items && (1..items.len()).any(|at| items[..at].contains(&items[at])) {
+        let mut seen = HashSet::new();
+        if checks.unique_items && !items.iter().all(|item| seen.insert(item)) {
             outcome.add(FieldError::invalid(
                 &path,
                 "",

@@ -6,9 +6,67 @@
 
 use regex::{Regex, RegexBuilder};
 
+/// The largest pattern that is compiled, and the largest sum of all patterns of one definition.
+const MOST_WEIGHT: usize = 100_000;
+pub const MOST_WEIGHT_OF_ALL: usize = 1_000_000;
+/// A class of Unicode characters is many ranges of bytes.
+const CLASS_WEIGHT: usize = 10;
+
+/// How large a pattern becomes when its repetitions are written out. An estimate that costs no more than reading it.
+pub fn weight(pattern: &str) -> usize {
+    // For each open group the sum of what it holds; beside it the weight of the last atom, to which a repetition applies.
+    let mut groups = vec![(0_usize, 0_usize)];
+    let mut chars = pattern.char_indices();
+    while let Some((at, c)) = chars.next() {
+        let is_inside = groups.len() > 1;
+        let (sum, last) = groups.last_mut().expect("the outermost group is never closed");
+        match c {
+            '(' => groups.push((0, 0)),
+            ')' if is_inside => {
+                let (inner, _) = groups.pop().unwrap_or_default();
+                let (sum, last) = groups.last_mut().expect("the outermost group is never closed");
+                *last = inner.max(1);
+                *sum = sum.saturating_add(*last);
+            }
+            '{' => {
+                let counts = pattern[at + 1..].split_once('}').map_or("", |(counts, _)| counts);
+                let is_count = |c: char| c.is_ascii_digit() || c == ',';
+                if counts.is_empty() || !counts.chars().all(is_count) {
+                    *sum = sum.saturating_add(1);
+                    continue;
+                }
+                // The counts and the brace.
+                chars.nth(counts.len());
+                let times = counts.split(',').filter_map(|count| count.parse().ok()).max().unwrap_or(0_usize);
+                *sum = sum.saturating_add(last.saturating_mul(times.saturating_sub(1)));
+                *last = last.saturating_mul(times.max(1));
+            }
+            '\\' => {
+                let is_property = matches!(chars.next(), Some((_, 'p' | 'P')));
+                *last = if is_property { CLASS_WEIGHT * CLASS_WEIGHT } else { 1 };
+                *sum = sum.saturating_add(*last);
+            }
+            '[' | '.' => {
+                *last = CLASS_WEIGHT;
+                *sum = sum.saturating_add(*last);
+            }
+            _ => {
+                if !matches!(c, ']' | '}' | '*' | '+' | '?' | ')') {
+                    *last = (*last).max(1);
+                }
+                *sum = sum.saturating_add(1);
+            }
+        }
+    }
+    groups.into_iter().fold(0, |total, (sum, _)| total.saturating_add(sum))
+}
+
 /// Compiles a pattern written for Go; the error is in words of Go where that is cheap.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let fail = |reason: &str, part: &str| Err(format!("error parsing regexp: {reason}: `{part}`"));
+    if weight(pattern) > MOST_WEIGHT {
+        return fail("expression too large", pattern);
+    }
     if let Some(operators) = nested_repetition(pattern) {
         return fail("invalid nested repetition operator", &operators);
     }
@@ -176,6 +234,22 @@ fn closes_repetition(before: &[char]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weight_of_a_pattern_is_that_of_its_repetitions() {
+        for (pattern, least, most) in [
+            ("^[0-9a-f]{8}-[0-9a-f]{4}$", 100, 200),
+            ("abc", 3, 3),
+            ("(a{10}){10}", 100, 120),
+            (r"((\w{100}){100}){100}", 1_000_000, 1_100_000),
+            ("a{x}", 1, 10),
+            ("((((", 0, 10),
+        ] {
+            let weight = weight(pattern);
+            assert!((least..=most).contains(&weight), "{pattern}: {weight}");
+        }
+        assert!(compile(r"((\w{100}){100}){100}").is_err());
+    }
 
     #[test]
     fn patterns_mean_what_they_mean_in_go() {

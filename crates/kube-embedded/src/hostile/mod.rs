@@ -1,6 +1,8 @@
 //! Objects that a tenant writes to harm others: extreme numbers, times and sizes, against a cluster with all controllers.
 
+mod answers;
 mod chaos;
+mod lists;
 mod races;
 
 use serde_json::{Value, json};
@@ -38,6 +40,27 @@ async fn endless_grace_period_does_not_stop_the_replicaset_controller() {
     let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
     assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
     assert_eq!((world.cluster.metrics().panics(), world.cluster.health().failing()), (0, Vec::new()));
+}
+
+#[tokio::test]
+async fn pod_with_thousands_of_spread_constraints_is_not_scheduled_and_delays_nobody() {
+    let world = World::with(Simulation::default()).await;
+    let constraint = |n: usize| {
+        json!({"maxSkew": 1, "topologyKey": format!("k{n}"), "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "hostile"}}})
+    };
+    let hostile = json!({"topologySpreadConstraints": (0..3_000).map(constraint).collect::<Vec<_>>()});
+    world.create(DEPLOYMENTS, deployment("hostile", 1, &hostile)).await;
+    let pods = world.list("/api/v1/namespaces/default/pods").await;
+    let why = &pods[0]["status"]["conditions"][0];
+    let expected =
+        "the pod has 3000 topology spread constraints and pod affinity terms (limit 100); use fewer";
+    assert_eq!((&why["reason"], &why["message"]), (&json!("Unschedulable"), &json!(expected)), "{why:#}");
+    let began = std::time::Instant::now();
+    world.create(DEPLOYMENTS, deployment("canary", 1, &json!({}))).await;
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
+    assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
 }
 
 #[tokio::test]

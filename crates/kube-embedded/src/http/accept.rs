@@ -3,6 +3,8 @@
 //! Invariants:
 //! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is closed when the timeout
 //!   for that step has passed. A connection without open requests is closed when it has been idle too long.
+//! - A peer that does not read its answers is closed: when the connection takes no byte, or an answer makes no progress, for
+//!   [`STALL_TIMEOUT`].
 //! - The number of connections is bounded in total and per address; a connection over the limit is closed at once.
 //! - A connection that fails does not affect any other.
 
@@ -28,6 +30,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt};
 
 use super::gather::{Gather, Turn};
+use super::outgoing::{Outbox, STALL_TIMEOUT};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Until the first byte, by which HTTP/1 and HTTP/2 are told apart.
@@ -39,6 +42,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// HTTP/2 pings, so that a connection whose peer vanished ends although watches are open on it. As kube-apiserver.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often it is checked whether the peer reads.
+const STALL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long open requests may take after the server was asked to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Refused connections are logged at most once in this time.
@@ -151,8 +156,10 @@ where
         .keep_alive_timeout(PING_TIMEOUT);
     let stream = Gather::new(stream);
     let requests = Arc::new(OpenRequests::new());
-    let counting = requests.clone();
-    let service = hyper::service::service_fn(move |request| {
+    let outbox = Arc::new(Outbox::default());
+    let (counting, sending) = (requests.clone(), outbox.clone());
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(sending.clone());
         let (open, answer) = (counting.begin(), service.clone().oneshot(request));
         // The request is open until the last byte of its response has been taken.
         async move {
@@ -175,11 +182,20 @@ where
                 requests.idle().await;
             }
         };
+        let stalled = async {
+            while heard.stalled_for().max(outbox.stalled_for()) < STALL_TIMEOUT {
+                sleep(STALL_INTERVAL).await;
+            }
+        };
         let drained = async {
             let _ = draining.wait_for(|draining| *draining).await; // an error means that the listener is gone
         };
         tokio::select! {
             ended = connection.as_mut() => return ended,
+            () = stalled => {
+                tracing::debug!("closing a connection whose peer does not read");
+                return Ok(());
+            }
             () = drained => connection.as_mut().graceful_shutdown(),
             () = idle => {
                 connection.as_mut().graceful_shutdown();

@@ -30,7 +30,7 @@ const OVERHEAD: u64 = 16 << 10;
 #[derive(Default)]
 pub struct RequestBody {
     pub bytes: Bytes,
-    _reserved: Option<Reserved>,
+    pub reserved: Option<Reserved>,
 }
 
 /// Reads a body at the expense of `flow`.
@@ -100,7 +100,7 @@ where
         }
     }
     let bytes = if whole.is_empty() { first } else { whole.into() };
-    Ok(RequestBody { bytes, _reserved: Some(reserved) })
+    Ok(RequestBody { bytes, reserved: Some(reserved) })
 }
 
 #[cfg(test)]

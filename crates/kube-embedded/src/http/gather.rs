@@ -10,10 +10,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 /// So much is held at most; then writing waits for the peer.
 const FULL: usize = 64 << 10;
@@ -28,6 +30,8 @@ struct Inner<T> {
     held: BytesMut,
     /// Whether the peer has sent anything.
     has_read: bool,
+    /// Since when the peer takes nothing of what it is sent.
+    stalled: Option<Instant>,
 }
 
 impl<T> Clone for Gather<T> {
@@ -38,12 +42,17 @@ impl<T> Clone for Gather<T> {
 
 impl<T: AsyncWrite + Unpin> Gather<T> {
     pub fn new(stream: T) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, held: BytesMut::new(), has_read: false })))
+        Self(Arc::new(Mutex::new(Inner { stream, held: BytesMut::new(), has_read: false, stalled: None })))
     }
 
     /// Whether the peer has sent anything yet.
     pub fn has_read(&self) -> bool {
         self.0.lock().has_read
+    }
+
+    /// For how long the peer has taken nothing of what it is sent.
+    pub fn stalled_for(&self) -> Duration {
+        self.0.lock().stalled.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn poll_out(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -54,9 +63,19 @@ impl<T: AsyncWrite + Unpin> Gather<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Inner<T> {
+    /// Notes whether the peer took something.
+    fn note(&mut self, written: &Poll<io::Result<usize>>) {
+        match written {
+            Poll::Pending => _ = self.stalled.get_or_insert_with(Instant::now),
+            Poll::Ready(_) => self.stalled = None,
+        }
+    }
+
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.held.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.held))?;
+            let polled = Pin::new(&mut self.stream).poll_write(context, &self.held);
+            self.note(&polled);
+            let written = ready!(polled)?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -87,7 +106,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
             ready!(inner.poll_drain(context))?;
         }
         if data.len() >= LARGE {
-            return Pin::new(&mut inner.stream).poll_write(context, data);
+            let polled = Pin::new(&mut inner.stream).poll_write(context, data);
+            inner.note(&polled);
+            return polled;
         }
         inner.held.extend_from_slice(data);
         Poll::Ready(Ok(data.len()))

@@ -1,7 +1,5 @@
 //! Answers as HTTP responses.
 
-use std::convert::Infallible;
-
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
@@ -11,6 +9,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
+use super::list::{self, Items, Skeleton, Workshop};
 use super::negotiate::{Format, View};
 use super::revalidate::Revalidation;
 use super::yaml;
@@ -19,11 +18,16 @@ use crate::metrics::Watching;
 use crate::print;
 use crate::verbs::{Answer, Call, Page, Shown, WatchStream, go_package, show, shown};
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type Body = UnsyncBoxBody<Bytes, Truncated>;
+
+/// The end of a body that is not complete: the connection or stream is reset, so that no client takes a part for the whole.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the answer could not be completed")]
+pub struct Truncated;
 
 /// A whole body.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
 pub fn response(code: u16, content_type: &'static str, body: Body) -> Response<Body> {
@@ -63,10 +67,24 @@ pub fn refusal(error: &ApiError, format: Format) -> Response<Body> {
     response
 }
 
+/// Bytes of all warnings of one answer, and characters of each when there are more; as kube-apiserver.
+const WARNING_BYTES: usize = 4 << 10;
+const SHORT_WARNING: usize = 256;
+/// Warnings of one answer.
+const MOST_WARNINGS: usize = 50;
+
 /// `299 - "text"`, one header a warning; what cannot stand in a header is left out of it.
+///
+/// As kube-apiserver: when all are longer than [`WARNING_BYTES`] together, each is cut to [`SHORT_WARNING`] characters, and those
+/// that still do not fit are left out. There are never more than [`MOST_WARNINGS`], which clients with a limit of 100 headers need.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let clean: String = warning.chars().filter(|c| !c.is_control()).collect();
+    let is_long = warnings.iter().map(String::len).sum::<usize>() > WARNING_BYTES;
+    let most = if is_long { SHORT_WARNING } else { usize::MAX };
+    let mut left = WARNING_BYTES;
+    for warning in warnings.iter().take(MOST_WARNINGS) {
+        let clean: String = warning.chars().filter(|c| !c.is_control()).take(most).collect();
+        let Some(rest) = left.checked_sub(clean.len()) else { return };
+        left = rest;
         let escaped = clean.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{escaped}\"").as_bytes()) {
             response.headers_mut().append(WARNING, value);
@@ -123,7 +141,7 @@ pub(super) fn answer(call: &Call, answer: Answer, open: Option<OpenStream>) -> R
             Ok(document(200, &value, representation.format))
         }
         Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
-        Answer::List(page) => list(call, &page),
+        Answer::List(page) => list(call, page),
         Answer::Watch(stream) => {
             let lines = lines(*stream, call.cluster.metrics().watching());
             Ok(response(200, representation.content_type(), stream_body(lines, open)))
@@ -157,49 +175,44 @@ fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
     Ok(document(code, &value, representation.format))
 }
 
-fn list(call: &Call, page: &Page) -> Result<Response<Body>> {
+fn list(call: &Call, page: Page) -> Result<Response<Body>> {
     let representation = call.representation;
-    let metadata = list_metadata(call, page);
-    let value = match (representation.view, representation.format) {
-        (View::Whole | View::Discovery(_), Format::Json) => {
-            return Ok(response(200, "application/json", raw_list(call, page, &metadata)));
-        }
-        (View::Metadata(_), _) => {
+    let metadata = list_metadata(call, &page);
+    let resource = call.resource.clone();
+    let skeleton = match representation.view {
+        View::Metadata(_) => {
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{})",
                 go_type(call, "List")
             )));
         }
-        (View::Whole | View::Discovery(_), Format::Yaml) => {
-            let mut items = values(call, page);
-            if !call.resource.is_custom() {
-                items.iter_mut().for_each(strip_type);
-            }
-            json!({"kind": &*call.resource.list_kind, "apiVersion": call.resource.api_version(), "metadata": metadata, "items": items})
-        }
-        (View::Table(version), _) => {
+        View::Whole | View::Discovery(_) => Skeleton {
+            document: json!({"kind": &*resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": []}),
+            key: "items",
+            items: Items::Whole,
+        },
+        View::Table(version) => {
             let now = call.cluster.clock().now();
             let form = print::Form { include: call.include()?, version, headers: true };
-            print::table(&call.resource, &values(call, page), &metadata, form, now)
+            let document = print::table(&resource, [], &metadata, form, now);
+            if page.objects.is_empty() {
+                return Ok(self::document(200, &document, representation.format));
+            }
+            let mut document = document;
+            document["rows"] = json!([]);
+            let of = resource.clone();
+            let make = move |value: &Value| print::table_row(&of, value, form, now);
+            Skeleton { document, key: "rows", items: Items::Each(Box::new(make)) }
         }
-        (View::MetadataList(version), _) => {
-            let items: Vec<_> =
-                values(call, page).iter().map(|value| print::partial(value, version)).collect();
-            json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": items})
-        }
+        View::MetadataList(version) => Skeleton {
+            document: json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": []}),
+            key: "items",
+            items: Items::Each(Box::new(move |value| print::partial(value, version))),
+        },
     };
-    Ok(document(200, &value, representation.format))
-}
-
-fn values(call: &Call, page: &Page) -> Vec<Value> {
-    page.objects.iter().map(|object| shown(&call.resource, object)).collect()
-}
-
-fn strip_type(value: &mut Value) {
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("kind");
-        fields.remove("apiVersion");
-    }
+    let flow = call.flow.unwrap_or_else(|| call.cluster.pool().flow(()));
+    let workshop = Workshop { pool: call.cluster.pool().clone(), flow };
+    Ok(list::respond(resource, page.objects, skeleton, representation.format, workshop))
 }
 
 /// Lists of custom resources, as such, always say where they go on, if only that they do not.
@@ -213,37 +226,6 @@ fn list_metadata(call: &Call, page: &Page) -> Value {
         metadata["remainingItemCount"] = remaining.into();
     }
     metadata
-}
-
-/// A list whose items are the stored bytes. Items of built-in lists have no type. One buffer is dearer to fill
-/// than a chain of slices, and much cheaper to send.
-fn raw_list(call: &Call, page: &Page, metadata: &Value) -> Body {
-    let resource = &call.resource;
-    let head = format!(
-        "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[",
-        Value::from(&*resource.list_kind),
-        Value::from(resource.api_version())
-    );
-    let length: usize = page.objects.iter().map(|object| object.bytes.len() + 1).sum();
-    let mut body = Vec::with_capacity(head.len() + length + 3);
-    body.extend_from_slice(head.as_bytes());
-    for (at, object) in page.objects.iter().enumerate() {
-        if at > 0 {
-            body.push(b',');
-        }
-        match show(resource, object) {
-            Shown::Bytes(bytes) if resource.is_custom() => body.extend_from_slice(&bytes),
-            Shown::Bytes(_) => object.untyped().iter().for_each(|part| body.extend_from_slice(part)),
-            Shown::Value(mut value) => {
-                if !resource.is_custom() {
-                    strip_type(&mut value);
-                }
-                serde_json::to_writer(&mut body, &value).expect("a JSON value serialises into memory");
-            }
-        }
-    }
-    body.extend_from_slice(b"]}\n");
-    full(body)
 }
 
 fn lines(watch: WatchStream, counted: Watching) -> impl Stream<Item = Bytes> + Send + 'static {
@@ -271,4 +253,22 @@ fn go_type(call: &Call, suffix: &str) -> String {
 
 fn not_acceptable(message: String) -> ApiError {
     ApiError::new(406, "NotAcceptable", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_cut_and_counted_as_kube_apiserver_does() {
+        let sent = |warnings: &[String]| -> Vec<usize> {
+            let mut response = text(200, "");
+            add_warnings(&mut response, warnings);
+            response.headers().get_all(WARNING).iter().map(HeaderValue::len).collect()
+        };
+        assert_eq!(sent(&["a".to_owned(), "b".repeat(3_000)]).len(), 2);
+        let long = sent(&vec!["x".repeat(5_000); 40]);
+        assert!(long.len() == 16 && long.iter().all(|length| *length < 300), "{long:?}");
+        assert_eq!(sent(&(0..10_000).map(|n| n.to_string()).collect::<Vec<_>>()).len(), MOST_WARNINGS);
+    }
 }

@@ -11,15 +11,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use governor::bytes::Reserved;
+use governor::work::{Interrupt, WorkError};
 use governor::{Flow, Governor, Level};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response};
+use http_body::Body as _;
 use parking_lot::Mutex;
 
 use super::audit::RequestAudit;
 use super::body::{self, RequestBody};
+use super::list::EstimatedBytes;
 use super::negotiate::{self, Format, Offer};
+use super::outgoing::{self, Hold, Outbox};
 use super::query::Query;
 use super::respond::{self, Body, OpenStream};
 use super::revalidate::Revalidation;
@@ -90,12 +95,7 @@ impl ApiService {
         let mut response = match work.await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => respond::refusal(&error, format),
-            Err(_) => {
-                tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
-                cluster.metrics().panicked("request");
-                let message = "This request caused apiserver to panic. Look in the logs for details.";
-                respond::refusal(&ApiError::internal(message), format)
-            }
+            Err(_) => respond::refusal(&panicked(&cluster, &parts), format),
         };
         trail.end(&mut response);
         count(&cluster, &parts, response.status().as_u16(), started.elapsed());
@@ -120,6 +120,12 @@ where
         let service = self.clone();
         Box::pin(async move { Ok(service.answer(request).await) })
     }
+}
+
+fn panicked(cluster: &Cluster, parts: &Parts) -> ApiError {
+    tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
+    cluster.metrics().panicked("request");
+    ApiError::internal("This request caused apiserver to panic. Look in the logs for details.")
 }
 
 fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
@@ -191,6 +197,9 @@ where
             ..Attributes::default()
         },
     };
+    if let Some(found) = &resource_path {
+        check_length(found)?;
+    }
     let caller = cluster.authenticator().authenticate(parts)?;
     let is_impersonated = parts.headers.contains_key(IMPERSONATE_USER);
     let is_own = parts.extensions.get::<Identity>().is_some() && !is_impersonated;
@@ -206,78 +215,159 @@ where
         trail.impersonator = trail.user.replace(user.name.clone());
     }
     let payer = Payer::of(cluster.governor(), &user, is_own, address);
-    let seat = async || cluster.governor().seat(payer.level, payer.flow).await.map_err(rejected);
-    cluster.authorizer().check(&user, &asked)?;
-    let Some(found) = resource_path else {
-        let _seat = if is_health(path) { None } else { Some(seat().await?) };
-        return routes::answer(cluster, parts, &query);
+    let mut held = Vec::new();
+    let request = Admitted { cluster, parts, payer, is_own, user, asked, query, resource_path };
+    let (response, is_stream) = match request.answer(body, &mut held).await {
+        Ok(answered) => answered,
+        Err(error) => {
+            (respond::refusal(&error, negotiate::of_refusals(header(&parts.headers, &ACCEPT))), false)
+        }
     };
-    let verb = target::verb(&parts.method, &found, query.watch);
-    let Some(resource) = routes::find(cluster, &found)? else { return Ok(routes::nothing()) };
-    if let Err(error) = check_path(&resource, &found) {
-        // Paths of custom resources that lead nowhere are outside of the API, like those of an unknown group.
-        return if resource.is_custom() { Ok(routes::nothing()) } else { Err(error) };
+    if is_stream {
+        return Ok(response);
     }
-    if verb.is_empty() || !suits(&resource, &found, verb) {
-        return Err(ApiError::method_not_allowed());
+    // What a write returns was reserved before it happened.
+    if held.is_empty() {
+        let estimated = response.extensions().get::<EstimatedBytes>().map(|EstimatedBytes(bytes)| *bytes);
+        // The platform reads what it asks for.
+        let most = if payer.level == Level::Platform { LIST_BYTES / 4 } else { LIST_BYTES };
+        let bytes = response.body().size_hint().exact().or(estimated).unwrap_or(most).min(most);
+        let bytes = bytes + outgoing::OVERHEAD;
+        held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejected)?);
     }
-    check_name(&found.name)?;
-    let offer = if matches!(verb, "list" | "watch") { Offer::List } else { Offer::Object };
-    let representation = negotiate::choose(header(&parts.headers, &ACCEPT), offer, negotiate::object_views)?;
-    if verb == "watch" && representation.format == Format::Yaml {
-        return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
-    }
-    // Long-running requests are counted for as long as they live, and hold a seat only while they are opened.
-    let is_stream = verb == "watch" || (found.subresource == "log" && query.get("follow").is_some());
-    let open = if is_stream {
-        let counted = cluster.governor().stream(payer.level, payer.flow).map_err(rejected)?;
-        let reserved =
-            cluster.governor().reserve(payer.level, payer.flow, verbs::WATCH_BYTES).map_err(rejected)?;
-        let revalidation = (!is_own).then(|| Revalidation {
+    let outbox = parts.extensions.get::<Arc<Outbox>>();
+    Ok(outgoing::hold(response, Hold::new(held, outbox)))
+}
+
+/// A request that may be executed.
+struct Admitted<'a> {
+    cluster: &'a Cluster,
+    parts: &'a Parts,
+    payer: Payer,
+    is_own: bool,
+    user: User,
+    asked: Attributes,
+    query: Query,
+    resource_path: Option<ResourcePath>,
+}
+
+impl Admitted<'_> {
+    /// The response, and whether it is a stream that may go on for ever. Reservations that last until it is sent are put into `held`.
+    async fn answer<B>(self, body: B, held: &mut Vec<Reserved>) -> Result<(Response<Body>, bool)>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Self { cluster, parts, payer, is_own, user, asked, query, resource_path } = self;
+        let path = parts.uri.path();
+        let seat = async || cluster.governor().seat(payer.level, payer.flow).await.map_err(rejected);
+        cluster.authorizer().check(&user, &asked)?;
+        let Some(found) = resource_path else {
+            let _seat = if is_health(path) { None } else { Some(seat().await?) };
+            return Ok((routes::answer(cluster, parts, &query)?, false));
+        };
+        let verb = target::verb(&parts.method, &found, query.watch);
+        let Some(resource) = routes::find(cluster, &found)? else { return Ok((routes::nothing(), false)) };
+        if let Err(error) = check_path(&resource, &found) {
+            // Paths of custom resources that lead nowhere are outside of the API, like those of an unknown group.
+            return if resource.is_custom() { Ok((routes::nothing(), false)) } else { Err(error) };
+        }
+        if verb.is_empty() || !suits(&resource, &found, verb) {
+            return Err(ApiError::method_not_allowed());
+        }
+        check_name(&found.name)?;
+        let offer = if matches!(verb, "list" | "watch") { Offer::List } else { Offer::Object };
+        let representation =
+            negotiate::choose(header(&parts.headers, &ACCEPT), offer, negotiate::object_views)?;
+        if verb == "watch" && representation.format == Format::Yaml {
+            return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
+        }
+        // Long-running requests are counted for as long as they live, and hold a seat only while they are opened.
+        let is_stream = verb == "watch" || (found.subresource == "log" && query.get("follow").is_some());
+        let open = if is_stream {
+            let counted = cluster.governor().stream(payer.level, payer.flow).map_err(rejected)?;
+            let reserved =
+                cluster.governor().reserve(payer.level, payer.flow, verbs::WATCH_BYTES).map_err(rejected)?;
+            let revalidation = (!is_own).then(|| Revalidation {
+                cluster: cluster.clone(),
+                parts: parts.clone(),
+                user: user.clone(),
+                asked,
+            });
+            Some(OpenStream { counted, reserved, revalidation })
+        } else {
+            None
+        };
+        // The body first, then the seat: a slow sender holds up nobody. Reads have none that means anything.
+        let body = if matches!(verb, "get" | "list" | "watch") {
+            RequestBody::default()
+        } else {
+            body::read(body, cluster.governor(), payer.level, payer.flow).await?
+        };
+        let _seat = seat().await?;
+        let call = Call {
             cluster: cluster.clone(),
-            parts: parts.clone(),
-            user: user.clone(),
-            asked,
-        });
-        Some(OpenStream { counted, reserved, revalidation })
-    } else {
-        None
-    };
-    // The body first, then the seat: a slow sender holds up nobody. Reads have none that means anything.
-    let body = if matches!(verb, "get" | "list" | "watch") {
-        RequestBody::default()
-    } else {
-        body::read(body, cluster.governor(), payer.level, payer.flow).await?
-    };
-    let _seat = seat().await?;
-    let call = Call {
-        cluster: cluster.clone(),
-        verb,
-        resource,
-        subresource: found.subresource,
-        door: "",
-        namespace: found.namespace,
-        name: found.name,
-        user,
-        query,
-        representation,
-        user_agent: header(&parts.headers, &USER_AGENT).unwrap_or_default().to_owned(),
-        content_type: header(&parts.headers, &CONTENT_TYPE).map(str::to_owned),
-        body: body.bytes.clone(),
-        warnings: Mutex::default(),
-    };
-    let resource = &call.resource;
-    let own = resource.custom.as_ref().and_then(|custom| custom.deprecation());
-    if let Some(warning) = own.or_else(|| rules::deprecation(&resource.group, &resource.kind)) {
-        call.warn(warning);
+            verb,
+            resource,
+            subresource: found.subresource,
+            door: "",
+            namespace: found.namespace,
+            name: found.name,
+            user,
+            query,
+            representation,
+            user_agent: header(&parts.headers, &USER_AGENT).unwrap_or_default().to_owned(),
+            content_type: header(&parts.headers, &CONTENT_TYPE).map(str::to_owned),
+            body: body.bytes.clone(),
+            warnings: Mutex::default(),
+            flow: Some(cluster.pool().flow(payer.flow)),
+            interrupt: None,
+            refusal_format: negotiate::of_refusals(header(&parts.headers, &ACCEPT)),
+        };
+        let resource = &call.resource;
+        let own = resource.custom.as_ref().and_then(|custom| custom.deprecation());
+        if let Some(warning) = own.or_else(|| rules::deprecation(&resource.group, &resource.kind)) {
+            call.warn(warning);
+        }
+        if !matches!(verb, "get" | "list" | "watch") {
+            held.extend(body.reserved);
+            let bytes = call.stored_size() as u64 + outgoing::OVERHEAD;
+            held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejected)?);
+        }
+        let weight = call.weight();
+        if is_stream || weight <= cluster.inline_bytes() {
+            return Ok((execute(call, open, payer).await?, is_stream));
+        }
+        let runtime = tokio::runtime::Handle::current();
+        let flow = cluster.pool().flow(payer.flow);
+        let bytes = (weight as u64).saturating_mul(EXPANSION);
+        let work = move |ticket: &governor::work::Ticket| {
+            let interrupt: Option<Interrupt> = Some(ticket.interrupt());
+            runtime.block_on(execute(Call { interrupt, ..call }, open, payer))
+        };
+        match cluster.pool().run(flow, bytes, verbs::DEADLINE, work).await {
+            Ok(response) => Ok((response?, false)),
+            Err(WorkError::Rejected(rejected)) => Err(ApiError::rejected(&rejected)),
+            Err(WorkError::DeadlineExceeded(limit)) => Err(ApiError::request_timeout(limit)),
+            Err(WorkError::Panicked) => Err(panicked(cluster, parts)),
+        }
     }
+}
+
+/// Reserved for an answer whose size is not known, such as a list that is printed while it is sent.
+const LIST_BYTES: u64 = 4 << 20;
+/// How many bytes a parsed and validated object takes for each byte of its text.
+const EXPANSION: u64 = 16;
+
+/// Executes a call and makes its response.
+async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<Response<Body>> {
     let mut answer = verbs::answer(&call).await;
     if let Ok(Answer::Watch(stream)) = &mut answer {
         stream.charge(payer.level, payer.flow).map_err(rejected)?;
     }
     let mut response = match answer.and_then(|answer| respond::answer(&call, answer, open)) {
         Ok(response) => response,
-        Err(error) => respond::refusal(&error, negotiate::of_refusals(header(&parts.headers, &ACCEPT))),
+        Err(error) => respond::refusal(&error, call.refusal_format),
     };
     respond::add_warnings(&mut response, &call.warnings.lock());
     Ok(response)
@@ -296,6 +386,20 @@ fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
         && resource.subresource(&found.subresource).is_none();
     let beyond = !found.rest.is_empty() && found.subresource != "proxy";
     if misplaced || unknown || beyond { Err(ApiError::no_such_resource()) } else { Ok(()) }
+}
+
+/// The longest name in a path. Objects of most kinds have shorter ones.
+const MOST_NAME_BYTES: usize = 1024;
+
+/// Refuses names that no object can have before anything is decided about them, or remembered.
+fn check_length(found: &ResourcePath) -> Result<()> {
+    let ResourcePath { group, version, namespace, resource, name, subresource, .. } = found;
+    let longest = [group, version, namespace, resource, name, subresource].into_iter().map(String::len).max();
+    if longest.is_some_and(|longest| longest > MOST_NAME_BYTES) {
+        let message = format!("a name in the request's path is longer than {MOST_NAME_BYTES} bytes");
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(())
 }
 
 /// Some names would mean another place.

@@ -15,15 +15,14 @@ pub fn check_policy(policy: &Value) -> Vec<FieldError> {
     let has_params = !spec["paramKind"].is_null();
     let request = Schema::read(&request_schema());
     let mut errors = Vec::new();
-    let mut known = Map::new();
+    let mut known = Schema::read(&json!({"type": "object"}));
     let path = Path::new("spec");
-    let mut check = |value: &Value, path: &Path, known: Option<&Map<String, Value>>, wanted: Wanted| {
+    let mut check = |value: &Value, path: &Path, known: Option<&Schema>, wanted: Wanted| {
         let source = value.as_str().unwrap_or_default();
         if source.trim().is_empty() {
             return any();
         }
-        let variables = known.map(|known| Schema::read(&json!({"type": "object", "properties": known})));
-        typed(source, has_params, &request, variables.as_ref(), wanted).unwrap_or_else(|why| {
+        typed(source, has_params, &request, known, wanted).unwrap_or_else(|why| {
             errors.push(FieldError::invalid(path, source, why));
             any()
         })
@@ -36,9 +35,9 @@ pub fn check_policy(policy: &Value) -> Vec<FieldError> {
         let path = path.field("variables").index(at).field("expression");
         let schema = check(&variable["expression"], &path, Some(&known), Wanted::Any);
         let name = variable["name"].as_str().unwrap_or_default();
-        known.insert(name.to_owned(), schema);
+        known.properties.insert(name.into(), Schema::read(&schema));
     }
-    let known = (!known.is_empty()).then_some(&known);
+    let known = (!known.properties.is_empty()).then_some(&known);
     for (at, validation) in list("validations").iter().enumerate() {
         let path = path.field("validations").index(at);
         check(&validation["expression"], &path.field("expression"), known, Wanted::Bool);

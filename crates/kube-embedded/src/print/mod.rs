@@ -248,7 +248,7 @@ fn definition(column: &Column) -> Value {
     })
 }
 
-fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
+pub fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
     let carried = match form.include {
         Include::None => Value::Null,
         Include::Metadata => partial(object, form.version),

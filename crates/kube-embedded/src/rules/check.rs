@@ -10,6 +10,8 @@
 mod at;
 pub mod quantity;
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 pub use self::at::At;
@@ -473,13 +475,13 @@ pub fn selector_is_empty(selector: &At) -> bool {
 
 /// A list of `metav1.Condition`.
 pub fn conditions(list: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for condition in list.items() {
         let (kind, reason) = (condition.get("type"), condition.get("reason"));
         if seen.contains(&kind.text()) {
             errs.push(FieldError::duplicate(&kind.path, kind.text()));
         } else {
-            seen.push(kind.text());
+            seen.insert(kind.text());
         }
         text(&kind, qualified_name, errs);
         one_of(&condition.get("status"), &["False", "True", "Unknown"], errs);

@@ -1,5 +1,7 @@
 //! Lease, `RuntimeClass`, `CertificateSigningRequest`, `APIService`, and the kinds of dynamic resources.
 
+use std::collections::HashSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -139,7 +141,7 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
     check::required_text(&root.get("handler"), check::dns_label, &mut errs);
     podspec::overhead(&root.down("overhead.podFixed").named(Path::new("overhead")), &mut errs);
     check::labels(&root.down("scheduling.nodeSelector"), &mut errs);
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for toleration in root.down("scheduling.tolerations").items() {
         tolerated(&toleration, &mut errs);
         let key: Vec<_> =
@@ -156,7 +158,7 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
             );
             errs.push(go_duplicate(&toleration.path, shown));
         }
-        seen.push(key);
+        seen.insert(key);
     }
     errs
 }
@@ -212,13 +214,13 @@ fn validate_request(request: &Value) -> Vec<FieldError> {
     }
     let usages = spec.get("usages");
     check::required(&usages, &mut errs);
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for usage in usages.items() {
         check::one_of(&usage, USAGES, &mut errs);
         if seen.contains(&usage.text()) {
             errs.push(FieldError::duplicate(&usage.path, usage.text()));
         }
-        seen.push(usage.text());
+        seen.insert(usage.text());
     }
     signer_name(&spec.get("signerName"), &mut errs);
     let expiration = spec.get("expirationSeconds");
@@ -284,7 +286,7 @@ fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut Vec<Fi
 }
 
 fn request_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for condition in conditions.items() {
         let (kind, status) = (condition.get("type"), condition.get("status"));
         check::required(&kind, errs);
@@ -303,7 +305,7 @@ fn request_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
         if seen.contains(&kind.text()) {
             errs.push(FieldError::duplicate(&kind.path, kind.text()));
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
     }
 }
 
@@ -454,14 +456,14 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
     if requests.len() > MOST {
         errs.push(FieldError::too_many(&requests.path, requests.len(), MOST));
     }
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for request in requests.items() {
         let name = request.get("name");
         check::required_text(&name, check::dns_label, &mut errs);
         if names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&request.path, name.text()));
         }
-        names.push(name.text());
+        names.insert(name.text());
         let exactly = request.get("exactly");
         if exactly.exists() == request.has("firstAvailable") {
             let words = "exactly one of `exactly` or `firstAvailable` is required";
@@ -508,14 +510,14 @@ fn validate_slice(slice: &Value) -> Vec<FieldError> {
             errs.push(FieldError::invalid(&spec.path, format!("{given:?}"), words));
         }
     }
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for device in spec.get("devices").items() {
         let name = device.get("name");
         check::required_text(&name, check::dns_label, &mut errs);
         if names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        names.push(name.text());
+        names.insert(name.text());
     }
     errs
 }

@@ -1,5 +1,7 @@
 //! `FlowSchema` and `PriorityLevelConfiguration`: stored as they are, without effect.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::check::{self, At};
@@ -229,13 +231,13 @@ fn schema_subject(subject: &At, errs: &mut Vec<FieldError>) {
 }
 
 fn conditions(list: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for condition in list.items() {
         let kind = condition.get("type");
         if seen.contains(&kind.text()) {
             errs.push(FieldError::duplicate(&kind.path, kind.text()));
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
         check::required(&kind, errs);
     }
 }

@@ -4,6 +4,8 @@
 //! kinds once more as if it were created ([`validate_create`], called by those kinds' rules). Messages are
 //! then told once, but each finding is a cause of its own, so we check as often.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Naming;
@@ -254,8 +256,8 @@ fn update_checks(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
 }
 
 fn no_new_finalizers(new: &At, old: &At, errs: &mut Vec<FieldError>) {
-    let mut added: Vec<_> =
-        new.items().map(|f| f.text()).filter(|name| !old.items().any(|f| f.text() == *name)).collect();
+    let old: HashSet<_> = old.items().map(|finalizer| finalizer.text()).collect();
+    let mut added: Vec<_> = new.items().map(|f| f.text()).filter(|name| !old.contains(name)).collect();
     added.sort_unstable();
     added.dedup();
     if !added.is_empty() {

@@ -62,10 +62,26 @@ fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> Vec<FieldErro
     errs
 }
 
+/// Rules of one role, and values of all its rules: authorisation compares each of them with a request. Not in Kubernetes.
+const MOST_RULES: usize = 5_000;
+const MOST_VALUES: usize = 50_000;
+
 fn rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
     let root = At::root(role);
     let mut errs = Vec::new();
-    for rule in root.get("rules").items() {
+    let list = root.get("rules");
+    if list.len() > MOST_RULES {
+        errs.push(FieldError::too_many(&list.path, list.len(), MOST_RULES));
+        return errs;
+    }
+    let fields = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"];
+    let values: usize =
+        list.items().map(|rule| fields.map(|field| rule.get(field).len()).iter().sum::<usize>()).sum();
+    if values > MOST_VALUES {
+        errs.push(FieldError::too_many(&list.path, values, MOST_VALUES));
+        return errs;
+    }
+    for rule in list.items() {
         policy_rule(&rule, namespaced, &mut errs);
     }
     let aggregation = root.get("aggregationRule");

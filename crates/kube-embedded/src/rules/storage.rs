@@ -1,5 +1,7 @@
 //! The storage group: classes, drivers, attachments.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::check::{self, At, quantity};
@@ -173,7 +175,7 @@ fn validate_class(class: &Value) -> Vec<FieldError> {
         check::required(&mode, &mut errs);
     }
     for term in root.get("allowedTopologies").items() {
-        let mut keys = Vec::new();
+        let mut keys = HashSet::new();
         for expression in term.get("matchLabelExpressions").items() {
             let (key, values) = (expression.get("key"), expression.get("values"));
             check::required(&values, &mut errs);
@@ -181,13 +183,13 @@ fn validate_class(class: &Value) -> Vec<FieldError> {
             if keys.contains(&key.text()) {
                 errs.push(FieldError::duplicate(&key.path, key.text()));
             }
-            keys.push(key.text());
-            let mut seen = Vec::new();
+            keys.insert(key.text());
+            let mut seen = HashSet::new();
             for value in values.items() {
                 if seen.contains(&value.text()) {
                     errs.push(FieldError::duplicate(&value.path, value.text()));
                 }
-                seen.push(value.text());
+                seen.insert(value.text());
             }
         }
     }
@@ -221,14 +223,14 @@ fn validate_driver(spec: &At) -> Vec<FieldError> {
         check::one_of(&policy, &["File", "None", "ReadWriteOnceWithFSType"], &mut errs);
     }
     let requests = spec.get("tokenRequests");
-    let mut audiences = Vec::new();
+    let mut audiences = HashSet::new();
     for request in requests.items() {
         let (audience, seconds) = (request.get("audience"), request.get("expirationSeconds"));
         if audiences.contains(&audience.text()) {
             errs.push(FieldError::duplicate(&audience.path, audience.text()));
             continue;
         }
-        audiences.push(audience.text());
+        audiences.insert(audience.text());
         let words = match seconds.number() {
             Some(..600) => "may not specify a duration less than 10 minutes",
             Some(seconds) if seconds > 1 << 32 => "may not specify a duration larger than 2^32 seconds",
@@ -257,7 +259,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
     const MOST: usize = 256;
     let root = At::root(node);
     let mut errs = Vec::new();
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for driver in root.down("spec.drivers").items() {
         let (name, id) = (driver.get("name"), driver.get("nodeID"));
         check::required(&name, &mut errs);
@@ -270,15 +272,15 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
         if names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        names.push(name.text());
-        let mut keys = Vec::new();
+        names.insert(name.text());
+        let mut keys = HashSet::new();
         for key in driver.get("topologyKeys").items() {
             let key = key.named(driver.path.clone());
             check::required(&key, &mut errs);
             if keys.contains(&key.text()) {
                 errs.push(FieldError::duplicate(&key.path, key.text()));
             }
-            keys.push(key.text());
+            keys.insert(key.text());
             check::text(&key, check::qualified_name, &mut errs);
         }
     }

@@ -3,6 +3,8 @@
 //! Webhooks are stored and never called; policies are evaluated by `crate::policy`, which also compiles
 //! their expressions.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::check::{self, At};
@@ -99,7 +101,7 @@ fn default_scopes(holder: &mut Map<String, Value>, field: &str) {
 fn validate_webhooks(configuration: &Value) -> Vec<FieldError> {
     let root = At::root(configuration);
     let mut errs = Vec::new();
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for hook in root.get("webhooks").items() {
         let name = hook.get("name");
         webhook(&hook, &mut errs);
@@ -107,7 +109,7 @@ fn validate_webhooks(configuration: &Value) -> Vec<FieldError> {
         if !name.is_empty() && names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        names.push(name.text());
+        names.insert(name.text());
     }
     errs
 }
@@ -175,13 +177,13 @@ fn review_versions(versions: &At, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::required(&versions.path, "must specify one of v1, v1beta1"));
         return;
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for version in versions.items() {
         if seen.contains(&version.text()) {
             errs.push(FieldError::invalid(&version.path, version.text(), "duplicate version"));
             continue;
         }
-        seen.push(version.text());
+        seen.insert(version.text());
         check::text(&version, check::dns_1035_label, errs);
     }
     if !seen.iter().any(|version| ACCEPTED.contains(version)) {
@@ -223,7 +225,7 @@ fn alone(list: &At, what: &str, errs: &mut Vec<FieldError>) {
 
 fn resources(list: &At, errs: &mut Vec<FieldError>) {
     check::required(list, errs);
-    let (mut all_of, mut of_all) = (Vec::new(), Vec::new());
+    let (mut all_of, mut of_all) = (HashSet::new(), HashSet::new());
     let mut plain = false;
     for item in list.items() {
         let name = item.text();
@@ -241,10 +243,10 @@ fn resources(list: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::invalid(&item.path, name, words));
         }
         if sub == "*" {
-            all_of.push(resource);
+            all_of.insert(resource);
         }
         if resource == "*" {
-            of_all.push(sub);
+            of_all.insert(sub);
         }
     }
     let has = |name: &str| list.items().any(|item| item.text() == name);
@@ -321,7 +323,7 @@ fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
     if conditions.len() > MOST {
         errs.push(FieldError::too_many(&conditions.path, conditions.len(), MOST));
     }
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for condition in conditions.items() {
         let (name, expression) = (condition.get("name"), condition.get("expression"));
         if expression.text().trim().is_empty() {
@@ -331,7 +333,7 @@ fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
         if !name.is_empty() && names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        names.push(name.text());
+        names.insert(name.text());
     }
 }
 
@@ -412,7 +414,7 @@ fn audit_annotations(annotations: &At, policy: &str, errs: &mut Vec<FieldError>)
         let words = format!("must not have more than {MOST} auditAnnotations");
         errs.push(FieldError::invalid(&annotations.path, annotations.json(), words));
     }
-    let mut keys = Vec::new();
+    let mut keys = HashSet::new();
     for annotation in annotations.items() {
         let (key, expression) = (annotation.get("key"), annotation.get("valueExpression"));
         let full = format!("{policy}/{}", key.text());
@@ -428,7 +430,7 @@ fn audit_annotations(annotations: &At, policy: &str, errs: &mut Vec<FieldError>)
         if keys.contains(&key.text()) {
             errs.push(FieldError::duplicate(&key.path, key.text()));
         }
-        keys.push(key.text());
+        keys.insert(key.text());
     }
 }
 
@@ -472,13 +474,13 @@ fn matching_resources(matching: &At, errs: &mut Vec<FieldError>) {
     check::label_selector(&matching.get("namespaceSelector"), errs);
     check::label_selector(&matching.get("objectSelector"), errs);
     for rule in matching.get("resourceRules").items().chain(matching.get("excludeResourceRules").items()) {
-        let mut names = Vec::new();
+        let mut names = HashSet::new();
         for name in rule.get("resourceNames").items() {
             check::text(&name, check::path_segment, errs);
             if names.contains(&name.text()) {
                 errs.push(FieldError::duplicate(&name.path, name.text()));
             }
-            names.push(name.text());
+            names.insert(name.text());
         }
         operations_rule(&rule, errs);
     }
@@ -498,13 +500,13 @@ fn validate_binding(binding: &Value) -> Vec<FieldError> {
     let mut errs = Vec::new();
     binding_basis(&spec, &mut errs);
     let actions = spec.get("validationActions");
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for action in actions.items() {
         check::one_of(&action, &["Audit", "Deny", "Warn"], &mut errs);
         if seen.contains(&action.text()) {
             errs.push(FieldError::duplicate(&action.path, action.text()));
         }
-        seen.push(action.text());
+        seen.insert(action.text());
     }
     if seen.contains(&"Deny") && seen.contains(&"Warn") {
         let words = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";

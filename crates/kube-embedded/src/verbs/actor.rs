@@ -12,7 +12,7 @@ use crate::access::User;
 use crate::cluster::{Cluster, WeakCluster};
 use crate::control::{Actor, Component, Part, Preconditions, Propagation};
 use crate::error::{ApiError, Result, qualified};
-use crate::http::negotiate::Representation;
+use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::schema::resources::Resource;
 use crate::store::{Key, Object};
@@ -67,6 +67,9 @@ fn call(
         content_type: None,
         body: bytes::Bytes::new(),
         warnings: Mutex::default(),
+        flow: None,
+        interrupt: None,
+        refusal_format: Format::Json,
     }
 }
 

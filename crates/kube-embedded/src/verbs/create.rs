@@ -29,6 +29,7 @@ pub async fn create(call: &Call) -> Result<Answer> {
 /// Stores a new object that is in stored form. `own` writes its managed fields.
 pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
     for attempt in 1..=TRIES {
+        call.check_interrupt()?;
         let mut object = given.clone();
         meta::stamp_new(call, &mut object)?;
         own(call, &mut object);

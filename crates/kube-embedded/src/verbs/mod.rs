@@ -23,9 +23,12 @@ mod update;
 mod watch;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use governor::Flow;
+use governor::work::Interrupt;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -34,7 +37,7 @@ use crate::admission::{self, Operation};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
-use crate::http::negotiate::Representation;
+use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::print;
 use crate::schema::resources::Resource;
@@ -45,6 +48,11 @@ pub use body::go_package;
 pub use convert::{Shown, show, shown};
 pub use delete::Deletion;
 pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
+
+/// Warnings of one call; clients get fewer, see `http::respond`.
+const MOST_WARNINGS: usize = 200;
+/// How long a call may work on the pool.
+pub const DEADLINE: Duration = Duration::from_secs(10);
 
 /// One request about a resource.
 pub struct Call {
@@ -66,6 +74,12 @@ pub struct Call {
     pub content_type: Option<String>,
     pub body: Bytes,
     pub warnings: Mutex<Vec<String>>,
+    /// Whose CPU time it uses.
+    pub flow: Option<Flow>,
+    /// For a call that runs on the pool.
+    pub interrupt: Option<Interrupt>,
+    /// In which format it is refused.
+    pub refusal_format: Format,
 }
 
 /// What a verb has to say.
@@ -103,7 +117,7 @@ impl Call {
     pub fn warn(&self, text: impl Into<String>) {
         let mut warnings = self.warnings.lock();
         let text = text.into();
-        if !warnings.contains(&text) {
+        if warnings.len() < MOST_WARNINGS && !warnings.contains(&text) {
             warnings.push(text);
         }
     }
@@ -112,6 +126,12 @@ impl Call {
         for text in texts {
             self.warn(text);
         }
+    }
+
+    /// Ends a call whose client is gone or whose time is up. To be called before each attempt that repeats work.
+    fn check_interrupt(&self) -> Result<()> {
+        let stopped = self.interrupt.as_ref().map_or(Ok(()), Interrupt::check);
+        stopped.map_err(|_| ApiError::request_timeout(DEADLINE))
     }
 
     pub fn not_found(&self) -> ApiError {
@@ -127,6 +147,20 @@ impl Call {
         let group = if is_event { "" } else { resource.group.as_ref() };
         let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
         ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
+    }
+
+    /// The bytes that this call may have to read, parse and print. Watches and lists are measured by what they send.
+    pub fn weight(&self) -> usize {
+        let is_of_one = !self.name.is_empty() && self.verb != "watch";
+        let is_sent_as_stored = self.verb == "get" && self.representation == Representation::default();
+        let stored = if is_of_one && !is_sent_as_stored { self.stored_size() } else { 0 };
+        self.body.len() + stored
+    }
+
+    /// The size of the object that this call is about.
+    pub fn stored_size(&self) -> usize {
+        let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
+        found.map_or(0, |object| object.bytes.len())
     }
 
     /// What the rows of a Table carry besides their cells.
@@ -165,6 +199,9 @@ impl Call {
             content_type: self.content_type.clone(),
             body: self.body.clone(),
             warnings: Mutex::default(),
+            flow: self.flow,
+            interrupt: self.interrupt.clone(),
+            refusal_format: self.refusal_format,
         }
     }
 

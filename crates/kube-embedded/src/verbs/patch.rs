@@ -121,6 +121,7 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
     let body = &decoded.value;
     repeated_keys(call, &decoded.duplicates)?;
     for _ in 0..TRIES {
+        call.check_interrupt()?;
         let exists = call.exists();
         let answer = if exists {
             apply_to_live(call, body).await

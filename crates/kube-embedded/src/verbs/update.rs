@@ -31,6 +31,7 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
     let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
     let creates = conduct::creates_on_update(&call.resource) && !versioned && call.subresource.is_empty();
     for _ in 0..TRIES {
+        call.check_interrupt()?;
         let exists = call.exists();
         let answer = if exists {
             change(call, &object, &finish).await
@@ -77,6 +78,7 @@ async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Res
 /// it and stores it.
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     for _ in 0..TRIES {
+        call.check_interrupt()?;
         let live = call.live()?;
         let mut old = live.value();
         if call.resource.is_custom() {

@@ -2,6 +2,7 @@
 //! Kubernetes uses: `replace` of an absent member adds it, `copy` of an absent member copies null, indices
 //! may count from the end, and a merge patch drops nulls also inside of lists.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -11,6 +12,9 @@ use crate::error::{ApiError, Result};
 use crate::go;
 
 const MAX_OPERATIONS: usize = 10_000;
+/// List elements that all operations of one patch may shift, and values that may be visited for the depth of the document. A
+/// tenth of a second at most.
+const MAX_STEPS: usize = 50_000_000;
 /// How many bytes all `copy` operations of one patch may add together.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
@@ -18,12 +22,48 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// stored must stay below that.
 const MAX_DEPTH: usize = 100;
 
-/// What does not apply. Kubernetes keeps the reason to itself.
-struct Refused;
+/// Why a patch is refused.
+#[derive(Debug)]
+enum Refused {
+    /// It does not apply. Kubernetes keeps the reason to itself.
+    Unfit,
+    TooMuchWork,
+}
 
 impl From<Refused> for ApiError {
-    fn from(_: Refused) -> Self {
-        rejected()
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Unfit => rejected(),
+            Refused::TooMuchWork => ApiError::new(
+                413,
+                "RequestEntityTooLarge",
+                format!(
+                    "Request entity too large: the operations of the JSON patch shift more than {MAX_STEPS} list elements; send \
+                     the new list with one replace operation"
+                ),
+            ),
+        }
+    }
+}
+
+/// The work that a patch has done.
+#[derive(Default)]
+struct Work {
+    /// Bytes copied.
+    copied: usize,
+    /// Elements shifted and values visited.
+    steps: usize,
+}
+
+impl Work {
+    fn copy(&mut self, bytes: usize) -> Result<(), Refused> {
+        self.copied = self.copied.saturating_add(bytes);
+        if self.copied > MAX_COPIED { Err(Refused::Unfit) } else { Ok(()) }
+    }
+
+    fn step(&mut self, count: usize) -> Result<(), Refused> {
+        self.steps = self.steps.saturating_add(count);
+        if self.steps > MAX_STEPS { Err(Refused::TooMuchWork) } else { Ok(()) }
     }
 }
 
@@ -47,18 +87,19 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
         ));
     }
     let mut doc = doc.clone();
-    let mut copied = 0;
+    let mut work = Work::default();
     // At most so deep is the document now; looked up anew only when that seems too much.
     let mut levels = depth(&doc);
     let limit = levels.max(MAX_DEPTH);
     for operation in &operations {
-        step(&mut doc, operation, &mut copied)?;
+        step(&mut doc, operation, &mut work)?;
         levels +=
             operation.values().map(|member| member.as_str().map_or(depth(member), slashes)).sum::<usize>();
         if levels > limit {
+            work.step(count(&doc))?;
             levels = depth(&doc);
             if levels > limit {
-                return Err(Refused.into());
+                return Err(Refused::Unfit.into());
             }
         }
     }
@@ -67,6 +108,15 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
 
 fn slashes(pointer: &str) -> usize {
     pointer.matches('/').count()
+}
+
+/// How many values a document is made of.
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 fn depth(value: &Value) -> usize {
@@ -83,11 +133,12 @@ pub fn complaints(patch: &[u8]) -> Vec<String> {
     let operations: Vec<Members> = serde_json::from_slice(patch).unwrap_or_default();
     let mut complaints = Vec::new();
     for (i, Members(names)) in operations.iter().enumerate() {
-        for (at, name) in names.iter().enumerate() {
-            let what = match names[..at].contains(name) {
-                true => "duplicate",
-                false if !["op", "path", "from", "value"].contains(&name.as_str()) => "unknown",
-                false => continue,
+        let mut seen = HashSet::new();
+        for name in names {
+            let what = match seen.insert(name) {
+                false => "duplicate",
+                true if !["op", "path", "from", "value"].contains(&name.as_str()) => "unknown",
+                true => continue,
             };
             complaints.push(format!("json patch {what} field \"[{i}].{name}\""));
         }
@@ -162,40 +213,39 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
     Ok(decoded)
 }
 
-fn step(doc: &mut Value, operation: &Map<String, Value>, copied: &mut usize) -> Result<(), Refused> {
-    let member = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(Refused);
+fn step(doc: &mut Value, operation: &Map<String, Value>, work: &mut Work) -> Result<(), Refused> {
+    let member = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(Refused::Unfit);
     let value = || operation.get("value").cloned().unwrap_or_default();
     match member("op")? {
-        "add" => Place::find(doc, member("path")?)?.add(value()),
-        "remove" => Place::find(doc, member("path")?)?.remove().map(drop),
+        "add" => Place::find(doc, member("path")?)?.add(value(), work),
+        "remove" => Place::find(doc, member("path")?)?.remove(work).map(drop),
         "replace" if member("path")?.is_empty() => {
             let value = value();
             if !value.is_object() && !value.is_array() {
-                return Err(Refused);
+                return Err(Refused::Unfit);
             }
             *doc = value;
             Ok(())
         }
-        "replace" => Place::find(doc, member("path")?)?.replace(value()),
+        "replace" => Place::find(doc, member("path")?)?.replace(value(), work),
         "move" => {
-            let value = Place::find(doc, member("from")?)?.remove()?;
-            Place::find(doc, member("path")?)?.add(value)
+            let value = Place::find(doc, member("from")?)?.remove(work)?;
+            Place::find(doc, member("path")?)?.add(value, work)
         }
         "copy" => {
-            let value = Place::find(doc, member("from")?)?.get()?;
+            let value = Place::find(doc, member("from")?)?.get()?.clone();
             let mut to = Place::find(doc, member("path")?)?;
-            *copied += value.to_string().len();
-            if *copied > MAX_COPIED {
-                return Err(Refused);
-            }
-            to.add(value)
+            work.copy(value.to_string().len())?;
+            to.add(value, work)
         }
         "test" => {
             let path = member("path")?;
-            let found = if path.is_empty() { doc.clone() } else { Place::find(doc, path)?.get()? };
-            if found == value() { Ok(()) } else { Err(Refused) }
+            let wanted = operation.get("value").unwrap_or(&Value::Null);
+            let is_equal =
+                if path.is_empty() { doc == wanted } else { Place::find(doc, path)?.get()? == wanted };
+            if is_equal { Ok(()) } else { Err(Refused::Unfit) }
         }
-        _ => Err(Refused),
+        _ => Err(Refused::Unfit),
     }
 }
 
@@ -208,7 +258,7 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn find(doc: &'a mut Value, pointer: &str) -> Result<Self, Refused> {
         // What stands before the first slash is ignored.
-        let (_, rest) = pointer.split_once('/').ok_or(Refused)?;
+        let (_, rest) = pointer.split_once('/').ok_or(Refused::Unfit)?;
         let mut steps = rest.split('/').map(unescape).peekable();
         let mut container = doc;
         while let Some(key) = steps.next() {
@@ -216,26 +266,26 @@ impl<'a> Place<'a> {
                 return Ok(Self { container, key });
             }
             container = match container {
-                Value::Object(members) => members.get_mut(&key).ok_or(Refused)?,
+                Value::Object(members) => members.get_mut(&key).ok_or(Refused::Unfit)?,
                 Value::Array(items) => {
                     let at = index(&key, items.len())?;
-                    items.get_mut(at).ok_or(Refused)?
+                    items.get_mut(at).ok_or(Refused::Unfit)?
                 }
-                _ => return Err(Refused),
+                _ => return Err(Refused::Unfit),
             };
         }
-        Err(Refused)
+        Err(Refused::Unfit)
     }
 
-    fn get(&self) -> Result<Value, Refused> {
+    fn get(&self) -> Result<&Value, Refused> {
         match &*self.container {
-            Value::Object(members) => Ok(members.get(&self.key).cloned().unwrap_or_default()),
-            Value::Array(items) => items.get(index(&self.key, items.len())?).cloned().ok_or(Refused),
-            _ => Err(Refused),
+            Value::Object(members) => Ok(members.get(&self.key).unwrap_or(&Value::Null)),
+            Value::Array(items) => items.get(index(&self.key, items.len())?).ok_or(Refused::Unfit),
+            _ => Err(Refused::Unfit),
         }
     }
 
-    fn add(&mut self, value: Value) -> Result<(), Refused> {
+    fn add(&mut self, value: Value, work: &mut Work) -> Result<(), Refused> {
         match &mut *self.container {
             Value::Object(members) => {
                 members.insert(std::mem::take(&mut self.key), value);
@@ -244,44 +294,49 @@ impl<'a> Place<'a> {
             Value::Array(items) => {
                 let at = index(&self.key, items.len() + 1)?;
                 if at > items.len() {
-                    return Err(Refused);
+                    return Err(Refused::Unfit);
                 }
+                work.step(items.len() - at)?;
                 items.insert(at, value);
             }
-            _ => return Err(Refused),
+            _ => return Err(Refused::Unfit),
         }
         Ok(())
     }
 
-    fn replace(&mut self, value: Value) -> Result<(), Refused> {
+    fn replace(&mut self, value: Value, work: &mut Work) -> Result<(), Refused> {
         match &mut *self.container {
             Value::Array(items) => {
                 let at = index(&self.key, items.len())?;
-                *items.get_mut(at).ok_or(Refused)? = value;
+                *items.get_mut(at).ok_or(Refused::Unfit)? = value;
                 Ok(())
             }
-            _ => self.add(value),
+            _ => self.add(value, work),
         }
     }
 
-    fn remove(&mut self) -> Result<Value, Refused> {
+    fn remove(&mut self, work: &mut Work) -> Result<Value, Refused> {
         match &mut *self.container {
-            Value::Object(members) => members.remove(&self.key).ok_or(Refused),
+            Value::Object(members) => members.remove(&self.key).ok_or(Refused::Unfit),
             Value::Array(items) => {
                 let at = index(&self.key, items.len())?;
-                if at < items.len() { Ok(items.remove(at)) } else { Err(Refused) }
+                if at >= items.len() {
+                    return Err(Refused::Unfit);
+                }
+                work.step(items.len() - at)?;
+                Ok(items.remove(at))
             }
-            _ => Err(Refused),
+            _ => Err(Refused::Unfit),
         }
     }
 }
 
 /// An index into `length` places; negative ones count from the end. It may lie beyond the end.
 fn index(key: &str, length: usize) -> Result<usize, Refused> {
-    let index: i64 = key.parse().map_err(|_| Refused)?;
-    let length = i64::try_from(length).map_err(|_| Refused)?;
+    let index: i64 = key.parse().map_err(|_| Refused::Unfit)?;
+    let length = i64::try_from(length).map_err(|_| Refused::Unfit)?;
     let index = if index < 0 { index + length } else { index };
-    usize::try_from(index).map_err(|_| Refused)
+    usize::try_from(index).map_err(|_| Refused::Unfit)
 }
 
 fn unescape(step: &str) -> String {
@@ -367,6 +422,18 @@ mod tests {
 
     fn patched(doc: &Value, operations: &Value) -> Result<Value, u16> {
         apply(doc, operations.to_string().as_bytes()).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn moves_through_a_long_list_are_refused_when_they_shift_too_many_elements() {
+        let doc = json!({"list": vec![0; 200_000]});
+        let shift = json!({"op": "move", "from": "/list/0", "path": "/list/-1"});
+        let few: Value = vec![shift.clone(); 100].into();
+        assert!(patched(&doc, &few).is_ok());
+        let many: Value = vec![shift; 9_900].into();
+        assert_eq!(patched(&doc, &many), Err(413));
+        let test = json!({"op": "test", "path": "", "value": {}});
+        assert_eq!(patched(&doc, &vec![test; 9_900].into()), Err(422));
     }
 
     #[test]

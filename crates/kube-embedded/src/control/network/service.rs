@@ -1,6 +1,6 @@
 //! A Service as its endpoints see it: which pods it selects, and where each of them listens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -74,11 +74,12 @@ impl Service {
 
     /// Where a pod listens for this Service. A port that it does not have is left out.
     pub fn ports_of(&self, pod: &Pod) -> Vec<Port> {
-        let ports = self.spec.ports.iter().filter_map(|port| {
+        let named = container_ports(pod);
+        let ports = self.spec.ports.iter().take(MOST_PORTS).filter_map(|port| {
             Some(Port {
                 name: Some(port.name.clone()),
                 protocol: Some(port.protocol.clone()),
-                number: Some(target_port(pod, port)?),
+                number: Some(target_port(&named, port)?),
                 app_protocol: port.app_protocol.clone(),
             })
         });
@@ -86,12 +87,23 @@ impl Service {
     }
 }
 
-fn target_port(pod: &Pod, wanted: &ServicePort) -> Option<i64> {
-    let Some(name) = wanted.target_port.as_str() else { return wanted.target_port.as_i64() };
+/// Ports of one Service that endpoints are made for, on each of its pods.
+const MOST_PORTS: usize = 1_000;
+
+/// The ports of a pod's containers by name and protocol; of equal ones the first.
+fn container_ports(pod: &Pod) -> HashMap<(&str, &str), i64> {
     let stays = |container: &&Container| container.restart_policy == "Always";
     let containers = pod.spec.containers.iter().chain(pod.spec.init_containers.iter().filter(stays));
-    let mut ports = containers.flat_map(|container| &container.ports);
-    ports.find(|port| port.name == name && port.protocol == wanted.protocol).map(|port| port.container_port)
+    let mut found = HashMap::new();
+    for port in containers.flat_map(|container| &container.ports).filter(|port| !port.name.is_empty()) {
+        found.entry((port.name.as_str(), port.protocol.as_str())).or_insert(port.container_port);
+    }
+    found
+}
+
+fn target_port(named: &HashMap<(&str, &str), i64>, wanted: &ServicePort) -> Option<i64> {
+    let Some(name) = wanted.target_port.as_str() else { return wanted.target_port.as_i64() };
+    named.get(&(name, wanted.protocol.as_str())).copied()
 }
 
 /// The addresses of a pod of one family, as Go writes them.

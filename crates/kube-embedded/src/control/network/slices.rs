@@ -1,6 +1,6 @@
 //! The `EndpointSlices` of Services with a selector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -109,6 +109,7 @@ fn groups(
 ) -> (Vec<Group>, Vec<(String, String)>) {
     // Few sets of ports, in the order in which they are first seen.
     let mut groups: Vec<(Vec<Port>, Vec<Endpoint>)> = Vec::new();
+    let mut places: HashMap<Vec<Port>, usize> = HashMap::new();
     let mut strangers = Vec::new();
     for object in pods {
         let pod = object.view::<Pod>();
@@ -116,7 +117,7 @@ fn groups(
             continue;
         }
         let ports = service.ports_of(&pod);
-        let at = groups.iter().position(|(known, _)| *known == ports).unwrap_or_else(|| {
+        let at = *places.entry(ports.clone()).or_insert_with(|| {
             groups.push((ports, Vec::new()));
             groups.len() - 1
         });

@@ -1,6 +1,6 @@
 //! The content of an `Endpoints` object: which addresses offer which ports. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -54,13 +54,14 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
     let mut addresses: BTreeMap<Identity, Address> = BTreeMap::new();
     // For each port, or for none at all: who offers it, and whether they are ready.
     let mut offers: Vec<(Option<Port>, BTreeMap<Identity, bool>)> = Vec::new();
+    let mut places: HashMap<Option<Port>, usize> = HashMap::new();
     for Subset { addresses: ready, not_ready_addresses, ports } in subsets {
         let ports: Vec<_> = if ports.is_empty() { vec![None] } else { ports.into_iter().map(Some).collect() };
         let ready = ready.into_iter().map(|address| (address, true));
         for (address, ready) in ready.chain(not_ready_addresses.into_iter().map(|address| (address, false))) {
             let identity = identity(&address);
             for port in &ports {
-                let at = offers.iter().position(|(known, _)| known == port).unwrap_or_else(|| {
+                let at = *places.entry(port.clone()).or_insert_with(|| {
                     offers.push((port.clone(), BTreeMap::new()));
                     offers.len() - 1
                 });

@@ -1,5 +1,7 @@
 //! `spec.conversion`.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::label_complaints;
@@ -52,9 +54,10 @@ pub fn check(spec: &Value) -> Vec<FieldError> {
         errors.push(FieldError::required(&reviews, ""));
         return errors;
     }
+    let mut seen = HashSet::new();
     for (at, version) in versions.iter().enumerate() {
         let text = version.as_str().unwrap_or_default();
-        if versions[..at].contains(version) {
+        if !seen.insert(version) {
             errors.push(FieldError::invalid(&reviews.index(at), text, "duplicate version"));
             continue;
         }

@@ -13,9 +13,12 @@ mod openapi;
 mod structural;
 mod versions;
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::embedded::label_complaints;
+use super::pattern;
 use super::schema::{Schema, format_is_known};
 use super::status::{approval_message, is_established, remember_stored_version};
 use crate::field::{FieldError, Path};
@@ -102,6 +105,10 @@ pub(super) fn shared<'a>(crd: &'a Value, part: &str) -> Vec<Shared<'a>> {
 }
 
 fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    // First: every schema that is read compiles its patterns.
+    if let Some(error) = patterns_too_large(crd) {
+        return vec![error];
+    }
     let mut errors = Vec::new();
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -138,6 +145,34 @@ fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// Refuses patterns that take long to compile.
+fn patterns_too_large(crd: &Value) -> Option<FieldError> {
+    let (mut seen, mut total) = (HashSet::new(), 0_usize);
+    for part in shared(crd, "schema") {
+        pattern_weight(&part.part["openAPIV3Schema"], 0, &mut seen, &mut total);
+    }
+    (total > pattern::MOST_WEIGHT_OF_ALL).then(|| {
+        let detail = format!(
+            "the patterns of all schemas are too large to be compiled (size {total}, limit {}); use fewer or smaller \
+             repetitions",
+            pattern::MOST_WEIGHT_OF_ALL
+        );
+        FieldError::forbidden(&Path::new("spec.versions"), detail)
+    })
+}
+
+fn pattern_weight<'a>(schema: &'a Value, depth: usize, seen: &mut HashSet<&'a str>, total: &mut usize) {
+    if depth >= super::schema::MAX_DEPTH {
+        return;
+    }
+    if let Some(text) = schema["pattern"].as_str().filter(|text| seen.insert(text)) {
+        *total = total.saturating_add(pattern::weight(text));
+    }
+    for child in openapi::children(schema) {
+        pattern_weight(child, depth + 1, seen, total);
+    }
 }
 
 fn group_and_scope(spec: &Value) -> Vec<FieldError> {
@@ -230,6 +265,9 @@ fn immutable(crd: &Value, old: &Value) -> Vec<FieldError> {
         .collect()
 }
 
+/// Messages that repeat a whole list.
+const MOST_REPEATS: usize = 100;
+
 fn stored_versions(crd: &Value) -> Vec<FieldError> {
     let path = Path::new("status.storedVersions");
     let stored = crd["status"]["storedVersions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -238,16 +276,20 @@ fn stored_versions(crd: &Value) -> Vec<FieldError> {
     }
     let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut errors = Vec::new();
-    for (at, version) in versions.iter().enumerate().filter(|(_, version)| version["storage"] == true) {
-        let named_before = versions[..at].iter().any(|before| before["name"] == version["name"]);
-        if named_before || !stored.contains(&version["name"]) {
+    let known: HashSet<&Value> = stored.iter().collect();
+    let mut names: HashSet<&Value> = HashSet::new();
+    for version in versions {
+        let named_before = !names.insert(&version["name"]);
+        let is_missing = named_before || !known.contains(&version["name"]);
+        // Each message repeats the whole list.
+        if version["storage"] == true && is_missing && errors.len() < MOST_REPEATS {
             let detail =
                 format!("must have the storage version {}", version["name"].as_str().unwrap_or_default());
             errors.push(FieldError::invalid(&path, stored.to_vec(), detail));
         }
     }
     for (at, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| version["name"] == *name) {
+        if !names.contains(name) {
             let name = name.as_str().unwrap_or_default();
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in \
@@ -283,7 +325,7 @@ fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
         }
         found
     };
-    let before = old.map(formats).unwrap_or_default();
+    let before: HashSet<String> = old.map(formats).unwrap_or_default().into_iter().collect();
     let mut warnings: Vec<String> = formats(crd)
         .into_iter()
         .filter(|format| !before.contains(format))

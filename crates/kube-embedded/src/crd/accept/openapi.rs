@@ -1,5 +1,7 @@
 //! Keywords of a schema, node by node: which are supported, and which agree with each other.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::super::paths;
@@ -9,6 +11,9 @@ use crate::field::{FieldError, Path};
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: &[&str] =
     &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+
+/// Messages that repeat a whole list.
+const MOST_REPEATS: usize = 100;
 
 /// Keywords that no CRD may use. A schema with one of them is not looked at any further.
 const UNSUPPORTED: &[(&str, &str)] = &[
@@ -219,6 +224,7 @@ impl Walk {
                 let words = "must be object if parent array's x-kubernetes-list-type is map";
                 self.invalid(&below.field("type"), text(items, "type"), words);
             } else {
+                let mut seen = HashSet::new();
                 for (at, key) in keys.iter().enumerate() {
                     if let Some(property) = items["properties"].get(key.as_str().unwrap_or_default()) {
                         if matches!(text(property, "type"), "array" | "object") {
@@ -228,11 +234,12 @@ impl Walk {
                             let path = below.field("properties").key(name).field("type");
                             self.invalid(&path, text(items, "type"), words);
                         }
-                    } else {
+                    } else if at < MOST_REPEATS {
                         let words = "entries must all be names of item properties";
                         self.invalid(&keys_path, keys.to_vec(), words);
                     }
-                    if keys[..at].contains(key) {
+                    // Each message repeats all keys.
+                    if !seen.insert(key) && at < MOST_REPEATS {
                         self.invalid(&keys_path, keys.to_vec(), "must not contain duplicate entries");
                     }
                 }
@@ -248,12 +255,12 @@ impl Walk {
         if list_type == "set" {
             return;
         }
-        let required = items["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let required: HashSet<&Value> = items["required"].as_array().into_iter().flatten().collect();
         for key in keys {
             let name = key.as_str().unwrap_or_default();
             let Some(property) = items["properties"].get(name) else { continue };
             let path = below.field("properties").key(name);
-            if !required.contains(key) && property["default"].is_null() {
+            if !required.contains(&key) && property["default"].is_null() {
                 let words = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a \
                              required property";
                 self.errors.push(FieldError::required(&path.field("default"), words));

@@ -109,3 +109,22 @@ fn addresses_of_one_host_count_together() {
     assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
     assert_eq!(of("10.0.0.1"), "10.0.0.1");
 }
+
+#[tokio::test(start_paused = true)]
+async fn peer_that_does_not_read_its_answer_is_disconnected() {
+    const SIZE: usize = 64 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = |_: SocketAddr, _: Option<&CertificateDer<'_>>| {
+        tower::service_fn(|_: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![b'x'; SIZE]))))
+        })
+    };
+    tokio::spawn(accept(listener, None, ConnectionLimits::default(), service, std::future::pending()));
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    sleep(Duration::from_mins(1)).await;
+    let mut taken = Vec::new();
+    let _ = stream.read_to_end(&mut taken).await; // a reset ends it as well
+    assert!(!taken.is_empty() && taken.len() < SIZE, "{}", taken.len());
+}

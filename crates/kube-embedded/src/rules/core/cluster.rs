@@ -1,5 +1,7 @@
 //! Namespace, Node, ServiceAccount and Endpoints.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, Path};
@@ -169,7 +171,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
     amounts(&root, &mut errs);
     let ranges = root.down("spec.podCIDRs");
     for range in ranges.items() {
-        ip::legacy_range(range.text(), &range.path, [], &mut errs);
+        ip::legacy_range(range.text(), &range.path, &HashSet::<&str>::new(), &mut errs);
     }
     if ranges.len() > 1 {
         let v6 = ranges.items().filter(|range| range.text().contains(':')).count();
@@ -182,7 +184,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
 }
 
 fn taints(taints: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
         check::text(&key, check::qualified_name, errs);
@@ -197,7 +199,7 @@ fn taints(taints: &At, errs: &mut Vec<FieldError>) {
             "taints must be unique by key and effect pair".clone_into(&mut twice.detail);
             errs.push(twice);
         }
-        seen.push(pair);
+        seen.insert(pair);
     }
 }
 
@@ -221,14 +223,14 @@ fn validate_node_change(new: &Value, old: &Value) -> Vec<FieldError> {
     let root = At::root(new);
     let mut errs = Vec::new();
     amounts(&root, &mut errs);
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for address in root.down("status.addresses").items() {
         if seen.contains(&address.value) {
             let (kind, place) = (json!(address.get("type").text()), json!(address.get("address").text()));
             let shown = format!("{{\"Type\":{kind},\"Address\":{place}}}");
             errs.push(go_duplicate(&address.path, shown));
         }
-        seen.push(address.value);
+        seen.insert(address.value);
     }
     let once = |field: &str, name: &str| {
         let words = format!("node updates may not change {name} except from \"\" to valid");
@@ -279,7 +281,7 @@ fn validate_subsets(subsets: &At) -> Vec<FieldError> {
         }
         for address in lists.iter().flat_map(At::items) {
             let (place, host, node) = (address.get("ip"), address.get("hostname"), address.get("nodeName"));
-            ip::legacy(&place, [], &mut errs);
+            ip::legacy(&place, &HashSet::<&str>::new(), &mut errs);
             if !host.is_empty() {
                 check::text(&host, check::dns_label, &mut errs);
             }

@@ -2,6 +2,8 @@
 //!
 //! Addresses and node ports are handed out by `crate::admission::services`, before any of this looks.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::service_addresses::{self as addresses, headless};
@@ -130,7 +132,7 @@ fn update(new: &mut Value, old: &Value) {
     if was(externally_accessible) && same("externalTrafficPolicy") {
         drop.push("externalTrafficPolicy");
     }
-    let known = node_ports(old);
+    let known: HashSet<i64> = node_ports(old).into_iter().collect();
     let drop_ports = was(needs_node_port) && node_ports(&before).iter().all(|port| known.contains(port));
     let spec = members(new, "spec");
     for field in drop {
@@ -171,10 +173,10 @@ fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     affinity(&spec, &mut errs);
     errs.extend(addresses::validate(service, old));
 
-    let known: Vec<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["externalIPs"])).collect();
+    let known: HashSet<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["externalIPs"])).collect();
     for address in spec.get("externalIPs").items() {
         let before = errs.len();
-        ip::legacy(&address, known.iter().copied(), &mut errs);
+        ip::legacy(&address, &known, &mut errs);
         if errs.len() == before {
             ip::endpoint(&address, &mut errs);
         }
@@ -238,7 +240,7 @@ fn shape_of_type(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 fn ports(ports: &At, errs: &mut Vec<FieldError>) {
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for port in ports.items() {
         let name = port.get("name");
         if !name.text().is_empty() {
@@ -246,7 +248,7 @@ fn ports(ports: &At, errs: &mut Vec<FieldError>) {
             if names.contains(&name.text()) {
                 errs.push(FieldError::duplicate(&name.path, name.text()));
             }
-            names.push(name.text());
+            names.insert(name.text());
         } else if ports.len() > 1 {
             errs.push(FieldError::required(&name.path, ""));
         }
@@ -284,7 +286,7 @@ fn affinity(spec: &At, errs: &mut Vec<FieldError>) {
 
 /// No two ports alike, and no node port where there are none.
 fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
-    let (mut nodes, mut numbers) = (Vec::new(), Vec::new());
+    let (mut nodes, mut numbers) = (HashSet::new(), HashSet::new());
     let clustered = spec.get("type").text() == "ClusterIP";
     for port in spec.get("ports").items() {
         let node = port.get("nodePort");
@@ -296,7 +298,7 @@ fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
             if nodes.contains(&key) {
                 errs.push(FieldError::duplicate(&node.path, node.int()));
             }
-            nodes.push(key);
+            nodes.insert(key);
         }
         let key = (port.get("protocol").text(), port.get("port").int());
         if numbers.contains(&key) {
@@ -307,7 +309,7 @@ fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
             );
             errs.push(go_duplicate(&port.path, shown));
         }
-        numbers.push(key);
+        numbers.insert(key);
     }
 }
 
@@ -325,9 +327,9 @@ fn source_ranges(root: &At, old: Option<&Value>, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::forbidden(&path, ONLY_BALANCED));
         }
         let known = old.map(|old| texts(&old["spec"]["loadBalancerSourceRanges"]).map(str::trim).collect());
-        let known: Vec<_> = known.unwrap_or_default();
+        let known: HashSet<_> = known.unwrap_or_default();
         for (at, range) in ranges.items().enumerate() {
-            ip::legacy_range(range.text().trim(), &path.index(at), known.iter().copied(), errs);
+            ip::legacy_range(range.text().trim(), &path.index(at), &known, errs);
         }
     } else if annotation.exists() {
         if !balanced {
@@ -337,7 +339,7 @@ fn source_ranges(root: &At, old: Option<&Value>, errs: &mut Vec<FieldError>) {
         let given = annotation.text().trim();
         if known != Some(annotation.text()) && !given.is_empty() {
             for range in given.split(',') {
-                ip::legacy_range(range.trim(), &annotation.path, [], errs);
+                ip::legacy_range(range.trim(), &annotation.path, &HashSet::<&str>::new(), errs);
             }
         }
     }
@@ -404,11 +406,11 @@ fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
         return errs;
     }
     let known = items(&old["status"]["loadBalancer"]["ingress"]).iter().map(|point| text(&point["ip"]));
-    let known: Vec<_> = known.filter(|ip| !ip.is_empty()).collect();
+    let known: HashSet<_> = known.filter(|ip| !ip.is_empty()).collect();
     for point in points.items() {
         let (address, mode, host) = (point.get("ip"), point.get("ipMode"), point.get("hostname"));
         if !address.is_empty() {
-            ip::legacy(&address, known.iter().copied(), &mut errs);
+            ip::legacy(&address, &known, &mut errs);
         }
         match (address.is_empty(), mode.exists()) {
             (false, false) => {

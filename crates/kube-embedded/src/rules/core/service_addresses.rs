@@ -3,6 +3,8 @@
 //! Asked by validation, and before it by `crate::admission::services`, which must not hand out addresses for
 //! a Service that contradicts itself.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::field::{FieldError, Path};
@@ -40,13 +42,13 @@ pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
         }
         _ => {}
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for family in families.items() {
         check::one_of(&family, &["IPv4", "IPv6"], &mut errs);
         if seen.contains(&family.text()) {
             errs.push(FieldError::duplicate(&family.path, family.text()));
         }
-        seen.push(family.text());
+        seen.insert(family.text());
     }
     let policy = spec.get("ipFamilyPolicy");
     if policy.exists() {
@@ -57,7 +59,7 @@ pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Vec<FieldError>) {
-    let known: Vec<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["clusterIPs"])).collect();
+    let known: HashSet<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["clusterIPs"])).collect();
     let before = errs.len();
     for (at, address) in all.items().enumerate() {
         if at == 0 && address.text() == "None" {
@@ -67,7 +69,7 @@ fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Vec
             }
             continue;
         }
-        ip::legacy(&address, known.iter().copied(), errs);
+        ip::legacy(&address, &known, errs);
     }
     let broken = errs.len() != before;
     if all.len() > 2 {

@@ -1,5 +1,7 @@
 //! Ingress and `IngressClass`.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::ip;
@@ -37,12 +39,12 @@ pub const RULES: &[Rules] = &[
         validate_status: |new, old| {
             let known =
                 items(&old["status"]["loadBalancer"]["ingress"]).iter().map(|point| text(&point["ip"]));
-            let known: Vec<_> = known.collect();
+            let known: HashSet<_> = known.collect();
             let mut errs = Vec::new();
             for point in At::root(new).down("status.loadBalancer.ingress").items() {
                 let (address, host) = (point.get("ip"), point.get("hostname"));
                 if !address.is_empty() {
-                    ip::legacy(&address, known.iter().copied(), &mut errs);
+                    ip::legacy(&address, &known, &mut errs);
                 }
                 if !host.is_empty() {
                     check::text(&host, check::dns_subdomain, &mut errs);

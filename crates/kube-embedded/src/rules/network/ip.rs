@@ -3,6 +3,8 @@
 //! Old fields were once read leniently: `010.0.0.1` was an address. Since 1.36 what is new must be exact;
 //! what stands there already may stay.
 
+use std::collections::HashSet;
+use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{FieldError, Path};
@@ -90,8 +92,8 @@ fn judge(text: &str) -> Vec<&'static str> {
 }
 
 /// An address in a field of old; `known` are those that stood there before.
-pub fn legacy<'a>(at: &At, known: impl IntoIterator<Item = &'a str>, errs: &mut Vec<FieldError>) {
-    if known.into_iter().any(|old| old == at.text()) {
+pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut Vec<FieldError>) {
+    if known.contains(at.text()) {
         return;
     }
     errs.extend(judge(at.text()).into_iter().map(|words| FieldError::invalid(&at.path, at.text(), words)));
@@ -100,7 +102,7 @@ pub fn legacy<'a>(at: &At, known: impl IntoIterator<Item = &'a str>, errs: &mut 
 /// An address in its one canonical form.
 pub fn strict(at: &At, errs: &mut Vec<FieldError>) {
     let before = errs.len();
-    legacy(at, [], errs);
+    legacy(at, &HashSet::<&str>::new(), errs);
     let canonical = parse(at.text()).map(canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");
@@ -152,13 +154,13 @@ fn judge_range(text: &str) -> Option<&'static str> {
 }
 
 /// A range in a field of old; `known` are those that stood there before.
-pub fn legacy_range<'a>(
+pub fn legacy_range(
     text: &str,
     path: &Path,
-    known: impl IntoIterator<Item = &'a str>,
+    known: &HashSet<&str, impl BuildHasher>,
     errs: &mut Vec<FieldError>,
 ) {
-    if !known.into_iter().any(|old| old == text) {
+    if !known.contains(text) {
         errs.extend(judge_range(text).map(|words| FieldError::invalid(path, text, words)));
     }
 }
@@ -166,7 +168,7 @@ pub fn legacy_range<'a>(
 /// A range in its one canonical form.
 pub fn strict_range(at: &At, errs: &mut Vec<FieldError>) {
     let before = errs.len();
-    legacy_range(at.text(), &at.path, [], errs);
+    legacy_range(at.text(), &at.path, &HashSet::<&str>::new(), errs);
     let canonical = Range::parse(at.text()).map(Range::canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");

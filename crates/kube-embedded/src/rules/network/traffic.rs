@@ -1,5 +1,7 @@
 //! `NetworkPolicy`, `EndpointSlice`, `IPAddress` and `ServiceCIDR`.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::ip;
@@ -14,9 +16,10 @@ pub const RULES: &[Rules] = &[
         kind: "NetworkPolicy",
         generation: Generation::Content,
         default: default_policy,
-        validate: |policy| validate_policy(policy, &[]),
+        validate: |policy| validate_policy(policy, &HashSet::new()),
         validate_update: |new, old| {
-            let known: Vec<_> = blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
+            let known: HashSet<_> =
+                blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
             validate_policy(new, &known)
         },
         warnings: |policy, _| {
@@ -108,7 +111,7 @@ fn ranges<'a>(block: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
     std::iter::once(block.get("cidr")).chain(block.get("except").items())
 }
 
-fn validate_policy(policy: &Value, known: &[&str]) -> Vec<FieldError> {
+fn validate_policy(policy: &Value, known: &HashSet<&str>) -> Vec<FieldError> {
     let root = At::root(policy);
     let spec = root.get("spec");
     let mut errs = Vec::new();
@@ -166,7 +169,7 @@ fn policy_port(port: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn policy_peer(peer: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
     let (pods, namespaces, block) =
         (peer.get("podSelector"), peer.get("namespaceSelector"), peer.get("ipBlock"));
     check::label_selector(&pods, errs);
@@ -184,16 +187,16 @@ fn policy_peer(peer: &At, known: &[&str], errs: &mut Vec<FieldError>) {
     }
 }
 
-fn policy_block(block: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+fn policy_block(block: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
     let range = block.get("cidr");
     if range.is_empty() {
         errs.push(FieldError::required(&range.path, ""));
         return;
     }
-    ip::legacy_range(range.text(), &range.path, known.iter().copied(), errs);
+    ip::legacy_range(range.text(), &range.path, known, errs);
     let Some(whole) = ip::Range::parse(range.text()) else { return };
     for except in block.get("except").items() {
-        ip::legacy_range(except.text(), &except.path, known.iter().copied(), errs);
+        ip::legacy_range(except.text(), &except.path, known, errs);
         let Some(part) = ip::Range::parse(except.text()) else { continue };
         if !whole.contains(part.base()) || whole.prefix >= part.prefix {
             errs.push(FieldError::invalid(&except.path, except.text(), "must be a strict subset of `cidr`"));
@@ -279,7 +282,7 @@ fn slice_endpoints(root: &At, errs: &mut Vec<FieldError>) {
 fn slice_address(address: &At, family: &str, list: &Path, errs: &mut Vec<FieldError>) {
     let before = errs.len();
     match family {
-        "IPv4" => ip::legacy(address, [], errs),
+        "IPv4" => ip::legacy(address, &HashSet::<&str>::new(), errs),
         "IPv6" => ip::strict(address, errs),
         "FQDN" => {
             domain_name(address, errs);
@@ -326,13 +329,13 @@ fn hints(list: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) 
         errs.push(FieldError::too_many(&list.path, list.len(), MOST));
         return;
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for hint in list.items() {
         let name = hint.get("name");
         if seen.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         check::text(&name, judge, errs);
     }
 }
@@ -436,7 +439,7 @@ mod tests {
         let peer = json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16", "11.0.0.0/16", "10.0.0.0/8"]}});
         let policy = json!({"spec": {"ingress": [{"from": [peer, {}]}]}});
         assert_eq!(
-            told(&validate_policy(&policy, &[])),
+            told(&validate_policy(&policy, &HashSet::new())),
             [
                 "spec.ingress[0].from[0].ipBlock.except[1]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`",
                 "spec.ingress[0].from[0].ipBlock.except[2]: Invalid value: \"10.0.0.0/8\": must be a strict subset of `cidr`",

@@ -1,5 +1,7 @@
 //! Containers of a pod: those that run, those that run before, and those that are put in later.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
@@ -8,7 +10,7 @@ use super::{env, mount, probe, resources, security};
 /// What a container's rules need to know of its pod.
 pub struct Surroundings<'a> {
     /// The volumes without fault, by name.
-    pub volumes: Vec<(&'a str, At<'a>)>,
+    pub volumes: HashMap<&'a str, At<'a>>,
     /// The names of the pod's resource claims, sorted.
     pub claims: Vec<&'a str>,
     /// `terminationGracePeriodSeconds`
@@ -27,7 +29,7 @@ pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::required(&list.path, ""));
         return;
     }
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for container in list.items() {
         common(&container, pod, errs);
         unique_name(&container, &mut names, errs);
@@ -42,7 +44,7 @@ pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
 
 /// `spec.initContainers`
 pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
-    let mut names: Vec<_> = regular.items().map(|container| container.get("name").text()).collect();
+    let mut names: HashSet<_> = regular.items().map(|container| container.get("name").text()).collect();
     for container in list.items() {
         common(&container, pod, errs);
         restart_policy(&container, errs);
@@ -74,7 +76,7 @@ pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldErr
 /// `spec.ephemeralContainers`
 pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
-    let others: Vec<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
+    let others: HashSet<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
     let mut names = others.clone();
     for container in spec.get("ephemeralContainers").items() {
         common(&container, pod, errs);
@@ -120,12 +122,12 @@ pub fn image_is_trimmed(container: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn unique_name<'a>(container: &At<'a>, names: &mut Vec<&'a str>, errs: &mut Vec<FieldError>) {
+fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut Vec<FieldError>) {
     let name = container.get("name");
     if names.contains(&name.text()) {
         errs.push(FieldError::duplicate(&name.path, name.text()));
     } else {
-        names.push(name.text());
+        names.insert(name.text());
     }
 }
 
@@ -147,7 +149,7 @@ fn common(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
 }
 
 fn ports(list: &At, errs: &mut Vec<FieldError>) {
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     for port in list.items() {
         let name = port.get("name");
         if !name.is_empty() {
@@ -157,7 +159,7 @@ fn ports(list: &At, errs: &mut Vec<FieldError>) {
                 if names.contains(&name.text()) {
                     errs.push(FieldError::duplicate(&name.path, name.text()));
                 } else {
-                    names.push(name.text());
+                    names.insert(name.text());
                 }
             }
         }
@@ -176,7 +178,7 @@ fn ports(list: &At, errs: &mut Vec<FieldError>) {
 
 /// No two ports of these containers take the same port of the host.
 fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut Vec<FieldError>) {
-    let mut taken = Vec::new();
+    let mut taken = HashSet::new();
     for container in containers {
         for port in container.get("ports").items() {
             let number = port.get("hostPort");
@@ -188,20 +190,20 @@ fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut Vec<Field
             if taken.contains(&key) {
                 errs.push(FieldError::duplicate(&number.path, key));
             } else {
-                taken.push(key);
+                taken.insert(key);
             }
         }
     }
 }
 
 fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for policy in list.items() {
         let resource = policy.get("resourceName").text();
         if seen.contains(&resource) {
             errs.push(FieldError::duplicate(&policy.path, resource));
         }
-        seen.push(resource);
+        seen.insert(resource);
         let restart = policy.get("restartPolicy").named(list.path.clone());
         check::required_one_of(
             &policy.get("resourceName").named(list.path.clone()),

@@ -1,5 +1,7 @@
 //! When a Job's pod that failed counts, and when a Job has succeeded early.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 
 use crate::field::{Complaint, FieldError, Path};
@@ -75,7 +77,7 @@ fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
     } else if values.len() > 255 {
         errs.push(FieldError::too_many(&values.path, values.len(), 255));
     }
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for value in values.items() {
         if operator.text() == "In" && value.int() == 0 {
             errs.push(FieldError::invalid(&value.path, 0, "must not be 0 for the In operator"));
@@ -83,9 +85,9 @@ fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
         if seen.contains(&value.int()) {
             errs.push(FieldError::duplicate(&value.path, value.int()));
         }
-        seen.push(value.int());
+        seen.insert(value.int());
     }
-    if !seen.is_sorted() {
+    if !values.items().map(|value| value.int()).is_sorted() {
         errs.push(FieldError::invalid(&values.path, values.json(), "must be ordered"));
     }
 }
@@ -180,12 +182,22 @@ pub fn first_common_index(one: &str, other: &str) -> Option<i64> {
         };
         list.split(',').filter_map(interval).collect()
     };
-    let other = intervals(other);
-    let common = |(from, to): (i64, i64)| {
-        let overlap = other.iter().find(|(start, end)| from <= *end && *start <= to);
-        overlap.map(|(start, _)| from.max(*start))
-    };
-    intervals(one).into_iter().find_map(common)
+    // Both in order: of two that do not overlap, the one that ends first overlaps nothing that follows.
+    let (mut one, mut other) = (intervals(one), intervals(other));
+    one.sort_unstable();
+    other.sort_unstable();
+    let (mut i, mut j) = (0, 0);
+    while let (Some(&(from, to)), Some(&(start, end))) = (one.get(i), other.get(j)) {
+        if from <= end && start <= to {
+            return Some(from.max(start));
+        }
+        if to < end {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The status of a Job, which may not contradict itself.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::field::FieldError;
@@ -57,14 +59,14 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
 
 /// Pods that have ended and are not counted yet, each one once.
 fn uncounted(pods: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(At::items) {
         if uid.is_empty() {
             errs.push(FieldError::invalid(&uid.path, "", "must not be empty"));
         } else if seen.contains(&uid.text()) {
             errs.push(FieldError::duplicate(&uid.path, uid.text()));
         } else {
-            seen.push(uid.text());
+            seen.insert(uid.text());
         }
     }
 }

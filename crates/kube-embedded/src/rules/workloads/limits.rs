@@ -1,5 +1,7 @@
 //! Limit ranges and resource quotas.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::field::FieldError;
@@ -77,7 +79,7 @@ fn default_range(range: &mut Value) {
 
 fn validate_range(range: &Value) -> Vec<FieldError> {
     let mut errs = Vec::new();
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for item in At::root(range).down("spec.limits").items() {
         let kind = item.get("type");
         let before = errs.len();
@@ -90,7 +92,7 @@ fn validate_range(range: &Value) -> Vec<FieldError> {
         if seen.contains(&kind.text()) {
             errs.push(FieldError::duplicate(&kind.path, kind.text()));
         }
-        seen.push(kind.text());
+        seen.insert(kind.text());
         validate_item(&item, &mut errs);
     }
     errs
@@ -98,7 +100,7 @@ fn validate_range(range: &Value) -> Vec<FieldError> {
 
 fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
     let kind = item.get("type").text();
-    let mut names = Vec::new();
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
     for list in AMOUNTS {
         let amounts = item.get(list);
         if kind == "Pod" && matches!(list, "default" | "defaultRequest") {
@@ -113,7 +115,7 @@ fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
             } else {
                 resources::name(name, &at.path, errs);
             }
-            if !names.contains(&name) {
+            if known.insert(name) {
                 names.push(name);
             }
         }
@@ -194,6 +196,10 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
     let scopes = spec.get("scopes");
     let list: Vec<_> = scopes.items().map(|scope| scope.text()).collect();
     for scope in &list {
+        // Each message repeats all scopes.
+        if errs.len() >= MOST_REPEATS {
+            break;
+        }
         if !is_scope(scope) {
             errs.push(FieldError::invalid(&scopes.path, scopes.json(), "unsupported scope"));
         }
@@ -213,13 +219,18 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
     errs
 }
 
+/// Messages that repeat a whole list.
+const MOST_REPEATS: usize = 100;
+
 fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<FieldError>) {
     let (scope, operator, values) =
         (expression.get("scopeName"), expression.get("operator"), expression.get("values"));
     if !is_scope(scope.text()) {
         errs.push(FieldError::invalid(&scope.path, scope.text(), "unsupported scope"));
     }
-    for _ in unfit(scope.text(), spec) {
+    // Each message repeats the whole selector.
+    let most = MOST_REPEATS.saturating_sub(errs.len());
+    for _ in unfit(scope.text(), spec).into_iter().take(most) {
         let words = "unsupported scope applied to resource";
         errs.push(FieldError::invalid(&expression.path, selector.go(), words));
     }

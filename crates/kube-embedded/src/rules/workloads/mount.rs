@@ -1,5 +1,7 @@
 //! Where a container puts the volumes of its pod. Some complaints stand at the list, not at the mount.
 
+use std::collections::HashSet;
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
@@ -9,23 +11,25 @@ use super::path;
 pub fn mounts(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
     let (list, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
     let privileged = container.down("securityContext.privileged").flag();
-    let mut places = Vec::new();
+    let field = |name: &str| -> HashSet<&str> { devices.items().map(|d| d.get(name).text()).collect() };
+    let (device_names, device_paths) = (field("name"), field("devicePath"));
+    let mut places = HashSet::new();
     for mount in list.items() {
         let (name, place) = (mount.get("name"), mount.get("mountPath"));
         check::required(&name, errs);
-        if !pod.volumes.iter().any(|(volume, _)| *volume == name.text()) {
+        if !pod.volumes.contains_key(name.text()) {
             errs.push(FieldError::not_found(&name.path, name.text()));
         }
         check::required(&place, errs);
         if places.contains(&place.text()) {
             errs.push(FieldError::invalid(&place.path, place.text(), "must be unique"));
         }
-        places.push(place.text());
-        if devices.items().any(|device| device.get("name").text() == name.text()) {
+        places.insert(place.text());
+        if device_names.contains(name.text()) {
             let words = "must not already exist in volumeDevices";
             errs.push(FieldError::invalid(&name.path, name.text(), words));
         }
-        if devices.items().any(|device| device.get("devicePath").text() == place.text()) {
+        if device_paths.contains(place.text()) {
             let words = "must not already exist as a path in volumeDevices";
             errs.push(FieldError::invalid(&place.path, place.text(), words));
         }
@@ -71,16 +75,18 @@ fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut 
 
 pub fn devices(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
     let mounts = container.get("volumeMounts");
-    let (mut names, mut places) = (Vec::new(), Vec::new());
+    let field = |name: &str| -> HashSet<&str> { mounts.items().map(|m| m.get(name).text()).collect() };
+    let (mount_names, mount_paths) = (field("name"), field("mountPath"));
+    let (mut names, mut places) = (HashSet::new(), HashSet::new());
     for device in container.get("volumeDevices").items() {
         let (name, place) = (device.get("name"), device.get("devicePath"));
         check::required(&name, errs);
         if names.contains(&name.text()) {
             errs.push(FieldError::invalid(&name.path, name.text(), "must be unique"));
         }
-        match pod.volumes.iter().find(|(volume, _)| *volume == name.text()) {
+        match pod.volumes.get(name.text()) {
             None => errs.push(FieldError::not_found(&name.path, name.text())),
-            Some((_, volume)) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
+            Some(volume) if !volume.has("persistentVolumeClaim") && !volume.has("ephemeral") => {
                 let words =
                     "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
                 errs.push(FieldError::invalid(&name.path, name.text(), words));
@@ -95,18 +101,18 @@ pub fn devices(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
             let words = "can not contain backsteps ('..')";
             errs.push(FieldError::invalid(&place.path, place.text(), words));
         } else {
-            places.push(place.text());
+            places.insert(place.text());
         }
-        if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
+        if mount_names.contains(name.text()) {
             let words = "must not already exist in volumeMounts";
             errs.push(FieldError::invalid(&name.path, name.text(), words));
         }
-        if mounts.items().any(|mount| mount.get("mountPath").text() == place.text()) {
+        if mount_paths.contains(place.text()) {
             let words = "must not already exist as a path in volumeMounts";
             errs.push(FieldError::invalid(&place.path, place.text(), words));
         }
         if !name.is_empty() {
-            names.push(name.text());
+            names.insert(name.text());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Pods.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::field::FieldError;
@@ -286,8 +288,10 @@ fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
         _ => {}
     }
     only_more_tolerations(&new.get("tolerations"), &old.get("tolerations"), errs);
+    let known = old.get("schedulingGates");
+    let known: HashSet<_> = known.items().map(|gate| gate.get("name").text()).collect();
     for gate in new.get("schedulingGates").items().map(|gate| gate.get("name")) {
-        if !old.get("schedulingGates").items().any(|other| other.get("name").text() == gate.text()) {
+        if !known.contains(gate.text()) {
             let words = format!("only deletion is allowed, but found new scheduling gate '{}'", gate.text());
             errs.push(FieldError::forbidden(&gate.path, words));
         }
@@ -327,8 +331,8 @@ fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {
         }
         toleration
     };
-    let kept = |then: At| new.items().any(|now| without_seconds(&now) == without_seconds(&then));
-    if old.items().all(kept) {
+    let kept: HashSet<Value> = new.items().map(|now| without_seconds(&now)).collect();
+    if old.items().all(|then| kept.contains(&without_seconds(&then))) {
         scheduling::tolerations(new, errs);
     } else {
         let words = "existing toleration can not be modified except its tolerationSeconds";

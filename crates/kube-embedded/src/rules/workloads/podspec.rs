@@ -1,5 +1,7 @@
 //! The spec of a pod, in pods and in templates.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
@@ -84,7 +86,7 @@ pub fn validate(spec: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
 }
 
 fn resource_claims(list: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
-    let mut names = Vec::new();
+    let mut names = HashSet::new();
     let mirror = pod.is_some_and(|metadata| metadata.get("annotations").has("kubernetes.io/config.mirror"));
     for claim in list.items() {
         if mirror {
@@ -97,7 +99,7 @@ fn resource_claims(list: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         } else {
             check::required_text(&name, check::dns_label, errs);
-            names.push(name.text());
+            names.insert(name.text());
         }
         let (direct, template) = (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
         match (direct.exists(), template.exists()) {
@@ -177,14 +179,14 @@ fn dns_config(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 fn scheduling_gates(list: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for gate in list.items() {
         let name = gate.get("name").named(gate.path.clone());
         check::text(&name, check::qualified_name, errs);
         if seen.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        seen.push(name.text());
+        seen.insert(name.text());
     }
 }
 
@@ -328,7 +330,10 @@ fn not_on_windows(spec: &At, errs: &mut Vec<FieldError>) {
 
 /// A variable from a file needs a volume that containers can write.
 fn file_references(spec: &At, errs: &mut Vec<FieldError>) {
-    let volumes = spec.get("volumes");
+    let mut volumes = HashMap::new();
+    for volume in spec.get("volumes").items() {
+        volumes.entry(volume.get("name").text()).or_insert(volume);
+    }
     for container in containers(spec) {
         for variable in container.get("env").items() {
             let file = variable.down("valueFrom.fileKeyRef");
@@ -336,7 +341,7 @@ fn file_references(spec: &At, errs: &mut Vec<FieldError>) {
                 continue;
             }
             let name = file.get("volumeName");
-            match volumes.items().find(|volume| volume.get("name").text() == name.text()) {
+            match volumes.get(name.text()) {
                 None => errs.push(FieldError::not_found(&name.path, name.text())),
                 Some(volume) if !volume.has("emptyDir") => {
                     let words = "referenced volume must be of type emptyDir";

@@ -1,20 +1,22 @@
 //! Projected volumes: several sources in one directory. No two may write the same file.
 
+use std::collections::HashSet;
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 
 use super::{path, volume};
 
 pub fn sources(projected: &At, errs: &mut Vec<FieldError>) {
-    let mut used: Vec<String> = Vec::new();
+    let mut used: HashSet<String> = HashSet::new();
     let mut take = |path: &str, value: &str, errs: &mut Vec<FieldError>| {
         if path.is_empty() {
             return;
         }
-        if used.iter().any(|other| other == path) {
+        if used.contains(path) {
             errs.push(FieldError::invalid(&projected.path, value, "conflicting duplicate paths"));
         } else {
-            used.push(path.to_owned());
+            used.insert(path.to_owned());
         }
     };
     for source in projected.get("sources").items() {

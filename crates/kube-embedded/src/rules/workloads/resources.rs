@@ -1,5 +1,7 @@
 //! Which resources may be asked for, limited and counted, and by how much.
 
+use std::collections::HashSet;
+
 use crate::field::{FieldError, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::quantity;
@@ -156,8 +158,13 @@ fn is_multiple_of_page(name: &str, at: &At) -> bool {
     }
 }
 
+/// Names that one message lists.
+const MOST_NAMES: usize = 100;
+
+/// `known` is sorted.
 fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen: HashSet<(&str, &str)> = HashSet::new();
+    let mut names: HashSet<&str> = HashSet::new();
     for claim in list.items() {
         let (name, request) = (claim.get("name").text(), claim.get("request"));
         if name.is_empty() {
@@ -172,16 +179,18 @@ fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
             }
             if !request.is_empty() && seen.contains(&(name, request.text())) {
                 errs.push(FieldError::duplicate(&claim.path, format!("{name}/{}", request.text())));
-            } else if request.is_empty() && seen.iter().any(|(other, _)| *other == name) {
+            } else if request.is_empty() && names.contains(name) {
                 errs.push(FieldError::duplicate(&claim.path, name));
             }
-            seen.push((name, request.text()));
+            seen.insert((name, request.text()));
+            names.insert(name);
         }
-        if !known.contains(&name) {
+        if known.binary_search(&name).is_err() {
             let mut error = FieldError::not_found(&claim.path, name);
             "must be one of the names in pod.spec.resourceClaims".clone_into(&mut error.detail);
             match known {
                 [] => error.detail.push_str(" which is empty"),
+                many if many.len() > MOST_NAMES => {}
                 _ => error.detail = format!("{}: {}", error.detail, known.join(", ")),
             }
             errs.push(error);

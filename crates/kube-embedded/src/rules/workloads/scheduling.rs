@@ -1,5 +1,7 @@
 //! Where a pod may run: affinity, tolerations, topology spread, and the names of nodes' labels.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::field::{FieldError, Path};
 use crate::rules::check::{self, At};
 
@@ -110,20 +112,23 @@ fn label_keys(term: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::forbidden(&keys.path, words));
         }
     }
-    let mut selected: Vec<_> = selector.get("matchLabels").entries().map(|(key, _)| key).collect();
+    let mut selected: HashSet<_> = selector.get("matchLabels").entries().map(|(key, _)| key).collect();
+    // The last place of each key.
+    let places: HashMap<_, _> = matching.items().enumerate().map(|(i, key)| (key.text(), i)).collect();
     for expression in selector.get("matchExpressions").items() {
         let key = expression.get("key").text();
         // The key may stand twice: as the user's own demand, and as the one merged in from the key list.
-        if let Some(i) = matching.items().rposition(|other| other.text() == key)
+        if let Some(&i) = places.get(key)
             && selected.contains(&key)
         {
             let words = "exists in both matchLabelKeys and labelSelector";
             errs.push(FieldError::invalid(&term.path.index(i), key, words));
         }
-        selected.push(key);
+        selected.insert(key);
     }
+    let mismatching: HashSet<_> = mismatching.items().map(|key| key.text()).collect();
     for key in matching.items() {
-        if mismatching.items().any(|other| other.text() == key.text()) {
+        if mismatching.contains(key.text()) {
             let words = "exists in both matchLabelKeys and mismatchLabelKeys";
             errs.push(FieldError::invalid(&key.path, key.text(), words));
         }
@@ -172,7 +177,13 @@ pub fn tolerations(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn topology_spread(list: &At, errs: &mut Vec<FieldError>) {
+pub fn topology_spread<'a>(list: &At<'a>, errs: &mut Vec<FieldError>) {
+    let pair = |constraint: &At<'a>| {
+        (constraint.get("topologyKey").text(), constraint.get("whenUnsatisfiable").text())
+    };
+    // The last place of each pair: an earlier one is repeated later.
+    let final_places: HashMap<_, _> =
+        list.items().enumerate().map(|(i, constraint)| (pair(&constraint), i)).collect();
     for (i, constraint) in list.items().enumerate() {
         check::positive(&constraint.get("maxSkew"), errs);
         let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
@@ -180,11 +191,7 @@ pub fn topology_spread(list: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::required(&key.path, "can not be empty"));
         }
         check::one_of(&action, &["DoNotSchedule", "ScheduleAnyway"], errs);
-        let repeated = list.items().skip(i + 1).any(|other| {
-            other.get("topologyKey").text() == key.text()
-                && other.get("whenUnsatisfiable").text() == action.text()
-        });
-        if repeated {
+        if final_places.get(&pair(&constraint)).is_some_and(|&place| place > i) {
             let path = constraint.path.field("{topologyKey, whenUnsatisfiable}");
             errs.push(FieldError::duplicate(&path, format!("{{{}, {}}}", key.text(), action.text())));
         }

@@ -1,5 +1,7 @@
 //! Security contexts of pods and containers.
 
+use std::collections::HashSet;
+
 use crate::field::FieldError;
 use crate::rules::check::{self, At};
 use crate::rules::read::go_names;
@@ -73,7 +75,8 @@ pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
             let words = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
             errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }
-        for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN") {
+        for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN").take(10)
+        {
             let words = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
             errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
         }
@@ -83,7 +86,7 @@ pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
 }
 
 fn sysctls(spec: &At, list: &At, errs: &mut Vec<FieldError>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for sysctl in list.items() {
         let name = sysctl.get("name");
         if name.is_empty() {
@@ -94,7 +97,7 @@ fn sysctls(spec: &At, list: &At, errs: &mut Vec<FieldError>) {
         } else if seen.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
-        seen.push(name.text());
+        seen.insert(name.text());
         let dotted = name.text().replace('/', ".");
         let of_ipc = dotted.starts_with("fs.mqueue.") || SYSCTLS_OF_IPC.contains(&dotted.as_str());
         if spec.get("hostNetwork").flag() && dotted.starts_with("net.") {

@@ -1,5 +1,7 @@
 //! Stateful sets.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::field::FieldError;
@@ -134,14 +136,14 @@ fn pods_as_made(spec: &At) -> Value {
         }
         if !claims.is_empty() {
             let own = pod.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+            let claimed: HashSet<&str> = claims.iter().copied().collect();
             let own = own.into_iter().filter(|volume| {
-                !volume.get("name").and_then(Value::as_str).is_some_and(|name| claims.contains(&name))
+                !volume.get("name").and_then(Value::as_str).is_some_and(|name| claimed.contains(name))
             });
-            let mut seen: Vec<&str> = Vec::new();
+            let mut seen: HashSet<&str> = HashSet::new();
             let mut volumes: Vec<_> = Vec::new();
             for name in &claims {
-                if !seen.contains(name) {
-                    seen.push(name);
+                if seen.insert(name) {
                     volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
                 }
             }

@@ -1,5 +1,7 @@
 //! Changes of status: counters that are no nonsense, and pods that do not rise from the dead.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use crate::field::FieldError;
@@ -68,8 +70,10 @@ pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
             &mut errs,
         );
     }
+    let claims = new.down("spec.resourceClaims");
+    let claims: HashSet<_> = claims.items().map(|claim| claim.get("name").text()).collect();
     for claim in status.get("resourceClaimStatuses").items().map(|claim| claim.get("name")) {
-        if !new.down("spec.resourceClaims").items().any(|other| other.get("name").text() == claim.text()) {
+        if !claims.contains(claim.text()) {
             let words = "must match the name of an entry in `spec.resourceClaims`";
             errs.push(FieldError::invalid(&claim.path, claim.text(), words));
         }
@@ -105,18 +109,29 @@ fn conditions(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
+/// The first element of each name.
+fn by_name<'a>(list: &At<'a>) -> HashMap<&'a str, At<'a>> {
+    let mut found = HashMap::new();
+    for item in list.items() {
+        found.entry(item.get("name").text()).or_insert(item);
+    }
+    found
+}
+
 /// A container that has ended runs again only if its restart policy says so.
 fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut Vec<FieldError>) {
+    let (now_by_name, container_by_name) = (by_name(new), by_name(&spec.get(containers)));
     for (i, before) in old.items().enumerate() {
         let ended = before.down("state.terminated");
         let name = before.get("name").text();
-        let now = new.items().find(|status| status.get("name").text() == name);
+        let now = now_by_name.get(name);
         if !ended.exists() || now.is_none_or(|now| now.down("state.terminated").exists()) {
             continue;
         }
-        let container = spec.get(containers).items().find(|c| c.get("name").text() == name);
-        let own =
-            container.as_ref().map(|c| c.get("restartPolicy").text()).filter(|policy| !policy.is_empty());
+        let own = container_by_name
+            .get(name)
+            .map(|c| c.get("restartPolicy").text())
+            .filter(|policy| !policy.is_empty());
         let policy = match (containers, own) {
             ("", _) => "Never",
             (_, Some(own)) => own,

@@ -3,6 +3,8 @@
 //! Each door has two functions: one that keeps of a new pod only what may come through, and one that says
 //! what is wrong with that.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, Path};
@@ -86,9 +88,13 @@ pub fn validate_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
     let notes = new.down("metadata.annotations");
     template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
     let list = new.down("spec.ephemeralContainers");
+    let mut by_name = HashMap::new();
+    for container in list.items() {
+        by_name.entry(container.get("name").text()).or_insert(container);
+    }
     for before in old.down("spec.ephemeralContainers").items() {
         let name = before.get("name").text();
-        let now = list.items().find(|container| container.get("name").text() == name);
+        let now = by_name.get(name);
         let what = match now {
             None => "removed",
             Some(now) if now.value != before.value => "changed",

@@ -1,5 +1,7 @@
 //! Pod templates, and the annotations that mean something to pods.
 
+use std::collections::HashSet;
+
 use crate::field::{Complaint, FieldError};
 use crate::rules::check::{self, At};
 
@@ -79,12 +81,13 @@ pub fn annotations(notes: &At, spec: &At, errs: &mut Vec<FieldError>) {
             errs.push(FieldError::invalid(&at.path, at.text(), "must be a 32bit integer"));
         }
     }
+    let names: HashSet<_> = podspec::containers(spec).map(|c| c.get("name").text()).collect();
     for (key, at) in notes.entries() {
         if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) {
             seccomp(&at.named(notes.path.field(key)), errs);
         }
         if let Some(container) = key.strip_prefix(APP_ARMOR) {
-            if !podspec::containers(spec).any(|c| c.get("name").text() == container) {
+            if !names.contains(container) {
                 errs.push(FieldError::invalid(&at.path, container, "container not found"));
             }
             let profile = at.text();

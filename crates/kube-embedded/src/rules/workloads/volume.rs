@@ -1,5 +1,7 @@
 //! Volumes of a pod. Of several sources in one volume only the first is looked into.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::field::FieldError;
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
@@ -12,27 +14,27 @@ pub const HOST_PATH_TYPES: &[&str] =
 
 /// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
 /// `None` in a template.
-pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> Vec<(&'a str, At<'a>)> {
+pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> HashMap<&'a str, At<'a>> {
     let pod_name = pod.filter(|name| !name.is_empty());
-    let created: Vec<_> = list
+    let created: HashSet<_> = list
         .items()
         .filter(|volume| volume.has("ephemeral"))
         .filter_map(|volume| Some(format!("{}-{}", pod_name?, volume.get("name").text())))
         .collect();
-    let mut sound: Vec<(&str, At)> = Vec::new();
+    let mut sound: HashMap<&str, At> = HashMap::new();
     for volume in list.items() {
         let before = errs.len();
         let name = volume.get("name");
         source(&volume, pod, errs);
         check::required_text(&name, check::dns_label, errs);
-        if sound.iter().any(|(other, _)| *other == name.text()) {
+        if sound.contains_key(name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
         if errs.len() == before {
-            sound.push((name.text(), volume.clone()));
+            sound.insert(name.text(), volume.clone());
         }
         let claim = volume.down("persistentVolumeClaim.claimName");
-        if created.iter().any(|name| name == claim.text()) {
+        if created.contains(claim.text()) {
             let words = "must not reference a PVC that gets created for an ephemeral volume";
             errs.push(FieldError::invalid(&claim.path, claim.text(), words));
         }

@@ -1,5 +1,7 @@
 //! What Kubernetes says about a pod or a template that it accepts all the same.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use crate::field::Path;
@@ -119,6 +121,11 @@ fn volumes(list: &At, warnings: &mut Vec<String>) {
     }
 }
 
+/// Warnings about pairs, of which there can be many more than a client is sent.
+const MOST_PAIRS: usize = 1_000;
+/// Folders of one path that are compared.
+const MOST_FOLDERS: usize = 100;
+
 /// One file of a volume: its path, and where it comes from.
 type File = (String, String);
 
@@ -158,25 +165,38 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
     });
 }
 
-/// Tells of every file that stands where, or below where, an earlier one stands.
+/// Tells of every file that stands where, or below where, an earlier one stands, up to [`MOST_PAIRS`] times.
 fn collisions(files: Vec<File>, mut tell: impl FnMut(String)) {
     let show = |(path, source): &File| {
         if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
     };
+    // The places of earlier files by each folder that they are in, and by their own path.
+    let mut below: HashMap<String, Vec<usize>> = HashMap::new();
     let mut seen: Vec<File> = Vec::new();
+    let mut told = 0;
     for (path, source) in files {
+        if told >= MOST_PAIRS {
+            return;
+        }
         let file = (path.trim_end_matches('/').to_owned(), source);
         if file.0.is_empty() {
             continue;
         }
-        let (own, folder) = (&file.0, format!("{}/", file.0));
-        for other in &seen {
-            if other.0 == *own
-                || folder.starts_with(&format!("{}/", other.0))
-                || format!("{}/", other.0).starts_with(&folder)
-            {
-                tell(format!("{} with {}", show(&file), show(other)));
-            }
+        let folders = file.0.match_indices('/').take(MOST_FOLDERS).map(|(at, _)| &file.0[..at]);
+        let folders: Vec<&str> = folders.filter(|folder| !folder.is_empty()).collect();
+        let is_at = |at: &usize, path: &str| seen[*at].0 == path;
+        let above = folders
+            .iter()
+            .flat_map(|folder| below.get(*folder).into_iter().flatten().filter(move |at| is_at(at, folder)));
+        let inside = below.get(&file.0).into_iter().flatten();
+        let mut others: Vec<usize> = above.chain(inside).take(MOST_PAIRS - told).copied().collect();
+        others.sort_unstable();
+        told += others.len();
+        for other in others {
+            tell(format!("{} with {}", show(&file), show(&seen[other])));
+        }
+        for folder in folders.into_iter().chain([file.0.as_str()]) {
+            below.entry(folder.to_owned()).or_default().push(seen.len());
         }
         seen.push(file);
     }
@@ -184,12 +204,12 @@ fn collisions(files: Vec<File>, mut tell: impl FnMut(String)) {
 
 fn duplicates(spec: &At, warnings: &mut Vec<String>) {
     for (list, field) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         for at in spec.get(list).items().map(|item| item.get(field)) {
             if seen.contains(&at.text()) {
                 warnings.push(format!("{}: duplicate {field} {:?}", at.path, at.text()));
             }
-            seen.push(at.text());
+            seen.insert(at.text());
         }
     }
     for secret in spec.get("imagePullSecrets").items().filter(|secret| secret.get("name").is_empty()) {
@@ -224,7 +244,7 @@ fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
 
 /// A variable given twice, unless the second builds on the first.
 fn hidden_variables(list: &At, warnings: &mut Vec<String>) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for variable in list.items() {
         let (name, value) = (variable.get("name").text(), variable.get("value").text());
         let reference = format!("$({name})");
@@ -233,14 +253,15 @@ fn hidden_variables(list: &At, warnings: &mut Vec<String>) {
             let words = "which may be dropped when using apply";
             warnings.push(format!("{}: hides previous definition of {name:?}, {words}", variable.path));
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
 fn ports(spec: &At, warnings: &mut Vec<String>) {
     let all: Vec<_> =
         podspec::containers(spec).flat_map(|container| container.get("ports").items()).collect();
-    let key = |port: &At| (port.get("containerPort").int(), port.get("protocol").text().to_owned());
+    let mut by_number: HashMap<(i64, &str), Vec<usize>> = HashMap::new();
+    let mut told = 0;
     for (i, port) in all.iter().enumerate() {
         let (ip, host) = (port.get("hostIP"), port.get("hostPort").int());
         if !ip.is_empty() && host == 0 {
@@ -253,7 +274,11 @@ fn ports(spec: &At, warnings: &mut Vec<String>) {
                 ip.text()
             ));
         }
-        for other in all[..i].iter().filter(|other| key(other) == key(port)) {
+        let same =
+            by_number.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
+        let others = same.iter().map(|&at| &all[at]).take(MOST_PAIRS.saturating_sub(told));
+        for other in others {
+            told += 1;
             let (other_ip, other_host) = (other.get("hostIP"), other.get("hostPort").int());
             let words = if ip.text() == other_ip.text() && host == other_host {
                 "duplicate"
@@ -266,17 +291,20 @@ fn ports(spec: &At, warnings: &mut Vec<String>) {
             };
             warnings.push(format!("{}: {words} port definition with {}", port.path, other.path));
         }
+        if same.len() < MOST_PAIRS {
+            same.push(i);
+        }
     }
-    let mut names: Vec<(&str, &Path)> = Vec::new();
+    let mut names: HashMap<&str, &Path> = HashMap::new();
     for port in &all {
         let name = port.get("name").text();
-        match names.iter().find(|(other, _)| *other == name) {
+        match names.get(name) {
             _ if name.is_empty() => {}
-            Some((_, first)) => warnings.push(format!(
+            Some(first) => warnings.push(format!(
                 "{}: duplicate port name {name:?} with {first}, services and probes that select ports by name will use {first}",
                 port.path
             )),
-            None => names.push((name, &port.path)),
+            None => drop(names.insert(name, &port.path)),
         }
     }
 }

@@ -36,6 +36,8 @@ use picture::Picture;
 use volumes::{CLAIMS, CLASSES, SELECTED_NODE, VOLUMES, Volumes};
 
 const COMPONENT: &str = "default-scheduler";
+/// Spread constraints and affinity terms of one pod. Each is compared with the pods of every node.
+const MOST_TERMS: usize = 100;
 
 /// A pod that looks for a node.
 struct Wishes<'a> {
@@ -90,6 +92,19 @@ fn is_pending(pod: &Pod) -> bool {
         && matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler")
 }
 
+/// Why a pod is not scheduled at all: it would cost too much to find a node for it.
+fn too_complex(pod: &Pod) -> Option<String> {
+    let terms = |kind: &str, list: &str| pod.spec.affinity[kind][list].as_array().map_or(0, Vec::len);
+    let of = |kind: &str| {
+        terms(kind, "requiredDuringSchedulingIgnoredDuringExecution")
+            + terms(kind, "preferredDuringSchedulingIgnoredDuringExecution")
+    };
+    let count = pod.spec.topology_spread_constraints.len() + of("podAffinity") + of("podAntiAffinity");
+    (count > MOST_TERMS).then(|| {
+        format!("the pod has {count} topology spread constraints and pod affinity terms (limit {MOST_TERMS}); use fewer")
+    })
+}
+
 /// What of a node matters to where pods go.
 fn differs(a: &Node, b: &Node) -> bool {
     let of = |node: &Node| {
@@ -142,6 +157,10 @@ impl Controller for Scheduler {
         let Some(object) = context.store.get(PODS, &key.namespace, &key.name) else { return Ok(Next::Rest) };
         let pod = object.view::<Pod>();
         if !is_pending(&pod) {
+            return Ok(Next::Rest);
+        }
+        if let Some(message) = too_complex(&pod) {
+            refuse(context, &object, &message).await?;
             return Ok(Next::Rest);
         }
         let wishes = Wishes {

@@ -139,6 +139,8 @@ impl Picture {
         let asked = Resources::of_pod(&pod.spec);
         let required = &pod.spec.affinity["podAntiAffinity"];
         let anti = items(required, "requiredDuringSchedulingIgnoredDuringExecution");
+        // A pod with more was bound by somebody else than the scheduler.
+        let anti = &anti[..anti.len().min(super::MOST_TERMS)];
         let group = Group {
             namespace: key.namespace.to_string(),
             labels: pod.metadata.labels.clone(),

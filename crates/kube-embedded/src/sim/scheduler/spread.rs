@@ -35,13 +35,19 @@ impl Spread {
         let wanted: Vec<&Value> =
             constraints.iter().filter(|constraint| text(constraint, "whenUnsatisfiable") == when).collect();
         let keys: Vec<&str> = wanted.iter().map(|constraint| text(constraint, "topologyKey")).collect();
+        // Only nodes with the labels of all constraints count. No node has as many labels as a hostile pod has constraints.
         let has_all = |node: &Node| keys.iter().all(|key| node.metadata.labels.contains_key(*key));
+        let eligible: Vec<_> = picture.places().filter(|(_, node, _)| has_all(node)).collect();
         let read = |constraint: &&Value| {
             let topology = text(constraint, "topologyKey");
-            let selector = selector(constraint, &wishes.pod.metadata.labels);
+            let selector = if eligible.is_empty() {
+                Labels::nothing()
+            } else {
+                selector(constraint, &wishes.pod.metadata.labels)
+            };
             let mut matching = HashMap::new();
-            for (_, node, place) in picture.places() {
-                if has_all(node) && counts(constraint, wishes, node) {
+            for (_, node, place) in &eligible {
+                if counts(constraint, wishes, node) {
                     let here = matching.entry(node.metadata.labels[topology].clone()).or_default();
                     *here += matching_at(place, wishes.namespace, &selector);
                 }

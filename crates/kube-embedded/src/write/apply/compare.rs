@@ -1,6 +1,6 @@
 //! What differs between two values of a type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -126,13 +126,10 @@ fn walk_members(
         }
         Ok::<_, String>(())
     };
-    for (name, value) in new {
-        visit(name, old.get(name), Some(value))?;
-    }
-    for (name, value) in old {
-        if !new.contains_key(name) {
-            visit(name, Some(value), None)?;
-        }
+    // In order: a set is built from its end.
+    let names: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
+    for name in names {
+        visit(name, old.get(name), new.get(name))?;
     }
     Ok(())
 }

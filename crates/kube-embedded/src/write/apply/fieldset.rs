@@ -103,6 +103,16 @@ impl FieldSet {
         }
     }
 
+    /// The set of these steps, in any order.
+    pub fn from_steps(mut steps: Vec<Step>) -> Self {
+        steps.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut set = Self::default();
+        for Step { element, member, below } in steps {
+            set.push(element, member, below);
+        }
+        set
+    }
+
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
@@ -208,7 +218,7 @@ impl FieldSet {
             Value::Null => return Ok((Self::default(), true)),
             _ => return Err("expected a map".to_owned()),
         };
-        let mut set = Self::default();
+        let mut steps = Vec::with_capacity(members.len());
         let mut dot = false;
         let mut children = false;
         for (name, child) in members {
@@ -219,9 +229,9 @@ impl FieldSet {
             let Some(element) = Element::parse(name)? else { continue };
             let (below, member) = Self::decode_node(child)?;
             children = true;
-            set.push(element, member, below);
+            steps.push(Step { element, member, below });
         }
-        Ok((set, dot || !children))
+        Ok((Self::from_steps(steps), dot || !children))
     }
 }
 

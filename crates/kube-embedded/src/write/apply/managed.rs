@@ -4,6 +4,9 @@
 //! subresource, and for updates also the version, because one who applies keeps his entry when he changes
 //! to another version.
 
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, HashSet};
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +16,7 @@ use crate::clock::rfc3339;
 /// So many entries of updates are kept apart.
 const MAX_UPDATES: usize = 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     Apply,
     Update,
@@ -27,6 +30,9 @@ impl Operation {
         }
     }
 }
+
+/// Manager, operation, subresource, and for updates the version.
+type Identity = (String, Operation, String, String);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -44,6 +50,12 @@ impl Entry {
             && self.operation == other.operation
             && self.subresource == other.subresource
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
+    }
+
+    /// Equal for entries of the same identity.
+    fn key(&self) -> Identity {
+        let version = if self.operation == Operation::Apply { "" } else { self.api_version.as_str() };
+        (self.manager.clone(), self.operation, self.subresource.clone(), version.to_owned())
     }
 
     /// Sorts as Kubernetes sorts what it identifies managers by, which is a JSON text.
@@ -129,11 +141,19 @@ impl Managed {
     }
 
     pub fn decode(list: &Value) -> Result<Self, String> {
-        let mut managed = Self::default();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut places: HashMap<Identity, usize> = HashMap::new();
         for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
-            managed.put(Entry::decode(at, entry)?);
+            let entry = Entry::decode(at, entry)?;
+            match places.entry(entry.key()) {
+                Slot::Occupied(place) => entries[*place.get()] = entry,
+                Slot::Vacant(place) => {
+                    place.insert(entries.len());
+                    entries.push(entry);
+                }
+            }
         }
-        Ok(managed)
+        Ok(Self { entries })
     }
 
     /// `metadata.managedFields`, in its order; `None` if there is nothing to tell.
@@ -159,10 +179,6 @@ impl Managed {
         };
     }
 
-    pub fn find(&self, like: &Entry) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.is(like))
-    }
-
     /// Adds an entry, in place of the one with its identity.
     pub fn put(&mut self, entry: Entry) {
         match self.entries.iter_mut().find(|other| other.is(&entry)) {
@@ -180,39 +196,71 @@ impl Managed {
         self.entries.is_empty()
     }
 
+    /// Takes away what each of `lost` names from the entry of its owner, and entries that own nothing any more.
+    pub fn lose(&mut self, lost: &[(Entry, FieldSet)]) {
+        let lost: HashMap<Identity, &FieldSet> = lost.iter().map(|(owner, set)| (owner.key(), set)).collect();
+        if lost.is_empty() {
+            return;
+        }
+        self.entries.retain_mut(|entry| {
+            let Some(lost) = lost.get(&entry.key()) else { return true };
+            entry.set = entry.set.difference(lost);
+            !entry.set.is_empty()
+        });
+    }
+
     /// Melts the oldest updates of each version into one `ancient-changes` until few enough remain.
     pub fn cap(&mut self) {
-        let mut updates: Vec<Entry> =
-            self.entries.iter().filter(|entry| entry.operation == Operation::Update).cloned().collect();
+        let mut updates: Vec<&Entry> =
+            self.entries.iter().filter(|entry| entry.operation == Operation::Update).collect();
         let mut count = updates.len();
         if count <= MAX_UPDATES {
             return;
         }
         updates.sort_by_cached_key(|entry| (entry.seconds(), entry.identity()));
-        let mut firsts: Vec<&Entry> = Vec::new();
+        let bucket_of = |entry: &Entry| Entry {
+            manager: "ancient-changes".to_owned(),
+            operation: Operation::Update,
+            api_version: entry.api_version.clone(),
+            subresource: String::new(),
+            time: entry.time,
+            set: FieldSet::default(),
+        };
+        let known: HashMap<Identity, &Entry> = updates.iter().map(|entry| (entry.key(), *entry)).collect();
+        let mut buckets: HashMap<&str, Entry> = HashMap::new();
+        let mut firsts: HashMap<&str, &Entry> = HashMap::new();
+        let mut gone: HashSet<Identity> = HashSet::new();
         for entry in &updates {
             if count <= MAX_UPDATES {
                 break;
             }
-            let Some(first) = firsts.iter().find(|first| first.api_version == entry.api_version) else {
-                firsts.push(entry);
+            let version = entry.api_version.as_str();
+            let Some(first) = firsts.get(version) else {
+                firsts.insert(version, entry);
                 continue;
             };
-            let name = Entry {
-                manager: "ancient-changes".to_owned(),
-                operation: Operation::Update,
-                api_version: entry.api_version.clone(),
-                subresource: String::new(),
-                time: entry.time,
-                set: FieldSet::default(),
-            };
-            let bucket = self.find(&name).or_else(|| self.find(first)).map(|there| there.set.clone());
-            if self.find(&name).is_none() {
-                self.take(first);
+            let bucket = buckets.entry(version).or_insert_with(|| {
+                let name = bucket_of(entry);
+                if let Some(there) = known.get(&name.key()) {
+                    (*there).clone()
+                } else {
+                    gone.insert(first.key());
+                    Entry { set: first.set.clone(), ..name }
+                }
+            });
+            if bucket.key() == entry.key() {
+                // The bucket itself is the next oldest: its fields are in it already.
+                bucket.time = entry.time;
+            } else {
+                bucket.time = entry.time;
+                bucket.set = entry.set.union(&bucket.set);
+                gone.insert(entry.key());
             }
-            self.take(entry);
-            self.put(Entry { set: entry.set.union(&bucket.unwrap_or_default()), ..name });
             count -= 1;
         }
+        let buckets: Vec<Entry> = buckets.into_values().collect();
+        gone.extend(buckets.iter().map(Entry::key));
+        self.entries.retain(|entry| !gone.contains(&entry.key()));
+        self.entries.extend(buckets);
     }
 }

@@ -33,8 +33,9 @@ fn below(node: Node<'_>, value: &Value) -> (FieldSet, bool) {
         }
         Form::List(list) => {
             let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
-            let known: Vec<_> =
+            let mut known: Vec<_> =
                 items.iter().filter_map(|item| Some((list.element_of(item).ok()?, item))).collect();
+            known.sort_by(|a, b| a.0.cmp(&b.0));
             let mut seen = BTreeSet::new();
             let twice: BTreeSet<_> =
                 known.iter().map(|(element, _)| element).filter(|e| !seen.insert(*e)).collect();

@@ -1,5 +1,7 @@
 //! The bookkeeping of ownership: what a change takes from whom, and what an apply may not take.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use super::{
@@ -54,11 +56,11 @@ pub fn update(ctx: &Context<'_>, live: &Value, new: &Value, managed: Managed) ->
     let mut managed = reconcile(ctx, live, managed);
     let difference = difference(ctx, ctx.root(), live, new)?;
     let changes = Changes::new(ctx, live, new, difference);
-    let taken = changes.known[0].1.clone();
+    let taken = changes.taken_here();
     let conflicts = changes.settle(&mut managed, None)?;
-    lose(&mut managed, &conflicts);
+    managed.lose(&conflicts);
 
-    let set = taken.modified.union(&taken.added).difference(&never_owned());
+    let set = taken.difference(&never_owned());
     if !set.is_empty() {
         let before = managed.take(&me).map(|entry| entry.set).unwrap_or_default();
         managed.put(Entry { set: set.union(&before), time: Some(ctx.now), ..me });
@@ -100,7 +102,7 @@ pub fn apply(
         if !force && !conflicts.is_empty() {
             return Err(Refusal::Conflicts(listed(&conflicts)));
         }
-        lose(&mut managed, &conflicts);
+        managed.lose(&conflicts);
     }
 
     // An apply that changes nothing leaves no time.
@@ -138,27 +140,48 @@ struct Changes<'c, 'a> {
     ctx: &'c Context<'a>,
     old: &'c Value,
     new: &'c Value,
-    /// The request's version comes first.
-    known: Vec<(String, Difference)>,
+    /// By version; `None` for one that is gone.
+    known: HashMap<String, Option<Change>>,
+}
+
+/// The change in one version.
+struct Change {
+    /// What is added or has another value.
+    taken: FieldSet,
+    removed: FieldSet,
+}
+
+impl From<Difference> for Change {
+    fn from(difference: Difference) -> Self {
+        Self { taken: difference.modified.union(&difference.added), removed: difference.removed }
+    }
 }
 
 impl<'c, 'a> Changes<'c, 'a> {
     fn new(ctx: &'c Context<'a>, old: &'c Value, new: &'c Value, difference: Difference) -> Self {
-        Self { ctx, old, new, known: vec![(ctx.api_version.to_owned(), difference)] }
+        let known = HashMap::from([(ctx.api_version.to_owned(), Some(difference.into()))]);
+        Self { ctx, old, new, known }
+    }
+
+    /// What the change adds or sets, in the version of the request.
+    fn taken_here(&self) -> FieldSet {
+        let here = self.known.get(self.ctx.api_version).and_then(Option::as_ref);
+        here.map(|change| change.taken.clone()).unwrap_or_default()
     }
 
     /// `None` for a version that is gone.
-    fn at(&mut self, version: &str) -> Result<Option<&Difference>, String> {
-        if let Some(at) = self.known.iter().position(|(known, _)| known == version) {
-            return Ok(Some(&self.known[at].1));
+    fn at(&mut self, version: &str) -> Result<Option<&Change>, String> {
+        if !self.known.contains_key(version) {
+            let convert = |object: &Value| (self.ctx.convert)(object, version);
+            let found = match (convert(self.old), convert(self.new)) {
+                (Some((old, ty)), Some((new, _))) => {
+                    Some(difference(self.ctx, Node::root(ty), &old, &new)?.into())
+                }
+                _ => None,
+            };
+            self.known.insert(version.to_owned(), found);
         }
-        let convert = |object: &Value| (self.ctx.convert)(object, version);
-        let (Some((old, ty)), Some((new, _))) = (convert(self.old), convert(self.new)) else {
-            return Ok(None);
-        };
-        let found = difference(self.ctx, Node::root(ty), &old, &new)?;
-        self.known.push((version.to_owned(), found));
-        Ok(self.known.last().map(|(_, difference)| difference))
+        Ok(self.known.get(version).and_then(Option::as_ref))
     }
 
     /// What everybody but `me` would lose to the change, and takes from them what is no longer there.
@@ -171,7 +194,7 @@ impl<'c, 'a> Changes<'c, 'a> {
                 continue;
             }
             let Some(difference) = self.at(&entry.api_version)? else { continue };
-            let conflict = entry.set.intersection(&difference.modified.union(&difference.added));
+            let conflict = entry.set.intersection(&difference.taken);
             if !difference.removed.is_empty() {
                 entry.set = entry.set.difference(&difference.removed);
             }
@@ -183,18 +206,6 @@ impl<'c, 'a> Changes<'c, 'a> {
         managed.entries = kept;
         managed.entries.retain(|entry| !entry.set.is_empty());
         Ok(conflicts)
-    }
-}
-
-/// Takes the conflicting paths from their owners.
-fn lose(managed: &mut Managed, conflicts: &[(Entry, FieldSet)]) {
-    for (owner, lost) in conflicts {
-        if let Some(mut entry) = managed.take(owner) {
-            entry.set = entry.set.difference(lost);
-            if !entry.set.is_empty() {
-                managed.put(entry);
-            }
-        }
     }
 }
 
@@ -213,15 +224,17 @@ fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> V
     let mut pruned = remove(root, merged.clone(), &last_set);
 
     // Put back what anybody still owns: first in the version of the last apply, then in the others.
-    let mut versions: Vec<&str> = vec![&last.api_version];
+    let mut held_in: HashMap<&str, FieldSet> = HashMap::new();
     for entry in &managed.entries {
-        if !versions.contains(&entry.api_version.as_str()) {
-            versions.push(&entry.api_version);
-        }
+        let held = held_in.entry(&entry.api_version).or_default();
+        *held = held.union(&entry.set);
     }
+    let mut seen = HashSet::from([last.api_version.as_str()]);
+    let mut versions: Vec<&str> = vec![&last.api_version];
+    versions
+        .extend(managed.entries.iter().map(|entry| entry.api_version.as_str()).filter(|v| seen.insert(v)));
     for version in versions {
-        let entries = managed.entries.iter().filter(|entry| entry.api_version == version);
-        let held = entries.fold(FieldSet::default(), |held, entry| held.union(&entry.set));
+        let held = held_in.remove(version).unwrap_or_default();
         if version == last.api_version {
             pruned = put_back(root, &merged, &pruned, &held);
         } else if let (Some((whole, ty)), Some((rest, _))) =

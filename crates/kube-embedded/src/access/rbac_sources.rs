@@ -1,0 +1,165 @@
+//! Roles and bindings as they are stored, and the compiled policy that follows their changes.
+//!
+//! A role or binding of a namespace concerns that namespace only: its bindings are compiled anew from the stored objects,
+//! everything else is shared with the policy before. A changed object is parsed once. A ClusterRole concerns the bindings that refer to it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use super::rbac::{BindingSpec, CLUSTER_ROLES, Compiled, ROLES, STORAGES, Scope};
+use super::rule::Rule;
+use crate::store::{Event, EventKind, Object, Store, Watch};
+
+/// Rules by namespace (empty for `ClusterRoles`) and name.
+pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<[Rule]>>>;
+
+/// What the policy is made from.
+pub(super) struct Sources {
+    watches: [Watch; 4],
+    roles: Roles,
+    /// By namespace (empty for `ClusterRoleBindings`) and name.
+    bindings: HashMap<Box<str>, BTreeMap<Box<str>, Arc<BindingSpec>>>,
+    generation: u64,
+}
+
+/// What a batch of changes concerns.
+#[derive(Default)]
+struct Affected {
+    /// Namespaces; empty for the cluster.
+    scopes: HashSet<Box<str>>,
+    cluster_roles: HashSet<Box<str>>,
+}
+
+impl Sources {
+    /// Reads everything.
+    pub fn read(store: &Arc<Store>) -> (Self, Compiled) {
+        let mut snapshots = Vec::with_capacity(STORAGES.len());
+        let watches = STORAGES.map(|storage| {
+            let (snapshot, watch) = store.follow(storage, None);
+            snapshots.push((storage, snapshot.objects));
+            watch
+        });
+        let mut sources = Self { watches, roles: Roles::new(), bindings: HashMap::new(), generation: 0 };
+        let mut affected = Affected::default();
+        affected.scopes.insert("".into());
+        for (storage, objects) in snapshots {
+            for object in objects {
+                sources.put(storage, &object, &mut affected);
+            }
+        }
+        let compiled = sources.compile(&Compiled::default(), affected.scopes);
+        (sources, compiled)
+    }
+
+    /// The policy after the changes since the last call.
+    pub fn follow(&mut self, store: &Arc<Store>, before: &Arc<Compiled>) -> Arc<Compiled> {
+        let mut affected = Affected::default();
+        for (at, storage) in STORAGES.into_iter().enumerate() {
+            loop {
+                // Does not wait: there are events, or it is pending.
+                match self.watches[at].next().now_or_never() {
+                    None => break,
+                    Some(Ok(events)) => {
+                        for event in &events {
+                            self.apply(storage, event, &mut affected);
+                        }
+                    }
+                    Some(Err(_)) => {
+                        // Older changes are forgotten.
+                        let generation = self.generation;
+                        let (mut read, _) = Self::read(store);
+                        read.generation = generation;
+                        let all = read.bindings.keys().cloned().chain(["".into()]).collect();
+                        *self = read;
+                        return Arc::new(self.compile(&Compiled::default(), all));
+                    }
+                }
+            }
+        }
+        self.add_referring(&mut affected);
+        if affected.scopes.is_empty() {
+            return before.clone();
+        }
+        Arc::new(self.compile(before, affected.scopes))
+    }
+
+    fn apply(&mut self, storage: &str, event: &Event, affected: &mut Affected) {
+        if event.kind != EventKind::Deleted {
+            return self.put(storage, &event.object, affected);
+        }
+        let Object { namespace, name, .. } = &*event.object;
+        affected.add(storage, namespace, name);
+        if is_role(storage) {
+            if let Some(roles) = self.roles.get_mut(namespace) {
+                roles.remove(name);
+            }
+        } else if let Some(bindings) = self.bindings.get_mut(namespace) {
+            bindings.remove(name);
+            if bindings.is_empty() {
+                self.bindings.remove(namespace);
+            }
+        }
+    }
+
+    fn put(&mut self, storage: &str, object: &Arc<Object>, affected: &mut Affected) {
+        let Object { namespace, name, .. } = &**object;
+        affected.add(storage, namespace, name);
+        if is_role(storage) {
+            let rules = Rule::of_role(&object.value()).into();
+            self.roles.entry(namespace.clone()).or_default().insert(name.clone(), rules);
+        } else {
+            let spec = Arc::new(BindingSpec::read(&object.value()));
+            self.bindings.entry(namespace.clone()).or_default().insert(name.clone(), spec);
+        }
+    }
+
+    /// Adds the namespaces with bindings to changed ClusterRoles.
+    fn add_referring(&self, affected: &mut Affected) {
+        if affected.cluster_roles.is_empty() {
+            return;
+        }
+        for (namespace, bindings) in &self.bindings {
+            let refers = |binding: &Arc<BindingSpec>| {
+                binding.role_kind == "ClusterRole" && affected.cluster_roles.contains(binding.role.as_str())
+            };
+            if !affected.scopes.contains(namespace) && bindings.values().any(refers) {
+                affected.scopes.insert(namespace.clone());
+            }
+        }
+    }
+
+    /// The policy with these scopes compiled anew.
+    fn compile(&mut self, before: &Compiled, scopes: HashSet<Box<str>>) -> Compiled {
+        let mut compiled = before.clone();
+        for namespace in scopes {
+            self.generation += 1;
+            let bindings = self.bindings.get(&namespace).into_iter().flat_map(BTreeMap::values);
+            let bindings = bindings.map(|binding| binding.resolve(&self.roles)).collect();
+            let scope = Arc::new(Scope { bindings, generation: self.generation });
+            if namespace.is_empty() {
+                compiled.cluster = scope;
+            } else if scope.bindings.is_empty() {
+                compiled.local.remove(&namespace);
+            } else {
+                compiled.local.insert(namespace, scope);
+            }
+        }
+        compiled
+    }
+}
+
+impl Affected {
+    fn add(&mut self, storage: &str, namespace: &str, name: &str) {
+        if storage == CLUSTER_ROLES {
+            self.cluster_roles.insert(name.into());
+        } else {
+            self.scopes.insert(namespace.into());
+        }
+    }
+}
+
+fn is_role(storage: &str) -> bool {
+    matches!(storage, ROLES | CLUSTER_ROLES)
+}

@@ -1,0 +1,233 @@
+//! Lists, printed item by item while they are sent.
+//!
+//! A short list is one document in memory. A longer one is made by a task, chunk by chunk, and never exists as a whole. The task
+//! ends with the request, and when its client has taken nothing for [`STALL_TIMEOUT`]; the body then ends with an error, so
+//! that no client takes a part for the whole.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use governor::work::WorkPool;
+use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::negotiate::Format;
+use super::outgoing::{CHUNK, STALL_TIMEOUT};
+use super::respond::{Body, Truncated, full, response};
+use super::yaml;
+use crate::schema::resources::Resource;
+use crate::store::Object;
+use crate::verbs::{DEADLINE, Shown, show, shown};
+
+/// Objects whose printing takes longer than a millisecond are printed on the pool.
+const LARGE_OBJECT: usize = 32 << 10;
+
+/// About how large a response is that is printed while it is sent; an extension of the response.
+#[derive(Clone, Copy)]
+pub struct EstimatedBytes(pub u64);
+
+/// How the items of a list are printed.
+pub enum Items {
+    /// As they are stored; those of built-in kinds without their type.
+    Whole,
+    /// What the function makes of each.
+    Each(Box<dyn Fn(&Value) -> Value + Send + Sync>),
+}
+
+/// A list without its items.
+pub struct Skeleton {
+    /// The list with an empty list of items in the member `key`.
+    pub document: Value,
+    pub key: &'static str,
+    pub items: Items,
+}
+
+/// What is needed to print items, wherever that is done.
+struct Printer {
+    resource: Arc<Resource>,
+    objects: Vec<Arc<Object>>,
+    items: Items,
+    format: Format,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Printer {
+    fn new(resource: Arc<Resource>, objects: Vec<Arc<Object>>, skeleton: Skeleton, format: Format) -> Self {
+        let Skeleton { document, key, items } = skeleton;
+        let (text, empty, open, close) = match format {
+            Format::Json => (json_text(&document, key), format!("\"{key}\":[]"), format!("\"{key}\":["), "]"),
+            Format::Yaml => {
+                let empty = format!("{key}: []\n");
+                (yaml::print(&document), empty, format!("{key}:\n"), "")
+            }
+        };
+        // A quote inside of a string is escaped, and a line of YAML inside of one is indented: the first match is the member.
+        let at = match format {
+            Format::Json => text.find(&empty),
+            Format::Yaml if text.starts_with(&empty) => Some(0),
+            Format::Yaml => text.find(&format!("\n{empty}")).map(|at| at + 1),
+        };
+        let at = at.expect("the skeleton has an empty list");
+        let (head, rest) = text.split_at(at);
+        let tail = &rest[empty.len()..];
+        let end = if format == Format::Json && matches!(items, Items::Whole) { "\n" } else { "" };
+        let (head, tail) = match (format, objects.is_empty()) {
+            (Format::Yaml, true) => (format!("{head}{empty}"), tail.to_owned()),
+            _ => (format!("{head}{open}"), format!("{close}{tail}{end}")),
+        };
+        Self { resource, objects, items, format, head: head.into_bytes(), tail: tail.into_bytes() }
+    }
+
+    /// Appends the item `at`.
+    fn print(&self, at: usize, out: &mut Vec<u8>) {
+        let (resource, object) = (&self.resource, &self.objects[at]);
+        if self.format == Format::Json && at > 0 {
+            out.push(b',');
+        }
+        let value = match &self.items {
+            Items::Each(make) => make(&shown(resource, object)),
+            Items::Whole => {
+                let value = match (show(resource, object), self.format) {
+                    (Shown::Bytes(bytes), Format::Json) if resource.is_custom() => {
+                        return out.extend_from_slice(&bytes);
+                    }
+                    (Shown::Bytes(_), Format::Json) => {
+                        return object.untyped().iter().for_each(|part| out.extend_from_slice(part));
+                    }
+                    (Shown::Bytes(_), Format::Yaml) => shown(resource, object),
+                    (Shown::Value(value), _) => value,
+                };
+                if resource.is_custom() { value } else { untyped(value) }
+            }
+        };
+        match self.format {
+            Format::Json => serde_json::to_writer(out, &value).expect("a JSON value serialises into memory"),
+            Format::Yaml => out.extend_from_slice(yaml::print(&Value::Array(vec![value])).as_bytes()),
+        }
+    }
+
+    /// Whether the item `at` is copied, not made.
+    fn is_copied(&self, at: usize) -> bool {
+        let is_raw = matches!(self.items, Items::Whole) && self.format == Format::Json;
+        is_raw && matches!(show(&self.resource, &self.objects[at]), Shown::Bytes(_))
+    }
+
+    /// Appends items from `at` on until the chunk is full; the next item to print.
+    fn fill(&self, mut at: usize, out: &mut Vec<u8>) -> usize {
+        while at < self.objects.len() && out.len() < CHUNK {
+            self.print(at, out);
+            at += 1;
+        }
+        at
+    }
+}
+
+/// A document in JSON with the member `key` at its end.
+fn json_text(document: &Value, key: &str) -> String {
+    let members = document.as_object().into_iter().flatten().filter(|(name, _)| *name != key);
+    // The kind comes first, as Kubernetes has it.
+    let mut members: Vec<_> = members.collect();
+    members.sort_by_key(|(name, _)| {
+        ["kind", "apiVersion", "metadata"].iter().position(|known| known == name).unwrap_or(3)
+    });
+    let members = members.into_iter().map(|(name, value)| format!("{}:{value},", Value::from(name.as_str())));
+    format!("{{{}\"{key}\":[]}}", members.collect::<String>())
+}
+
+/// Items of built-in lists have no type.
+fn untyped(mut value: Value) -> Value {
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    value
+}
+
+/// Where and for whom a long list is printed.
+pub struct Workshop {
+    pub pool: WorkPool,
+    pub flow: governor::Flow,
+}
+
+/// The bytes of the stored objects of a list.
+fn size(objects: &[Arc<Object>]) -> usize {
+    objects.iter().map(|object| object.bytes.len() + 1).sum()
+}
+
+/// A list as a response.
+pub fn respond(
+    resource: Arc<Resource>,
+    objects: Vec<Arc<Object>>,
+    skeleton: Skeleton,
+    format: Format,
+    workshop: Workshop,
+) -> Response<Body> {
+    let content_type = if format == Format::Json { "application/json" } else { "application/yaml" };
+    let size = size(&objects);
+    let is_short = size <= CHUNK;
+    let mut printer = Printer::new(resource, objects, skeleton, format);
+    let mut begun = std::mem::take(&mut printer.head);
+    if is_short {
+        for at in 0..printer.objects.len() {
+            printer.print(at, &mut begun);
+        }
+        begun.extend_from_slice(&printer.tail);
+        return response(200, content_type, full(begun));
+    }
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, Truncated>>(1);
+    tokio::spawn(produce(Arc::new(printer), begun, workshop, sender));
+    let frames = stream::unfold(receiver, |mut receiver| async move {
+        let chunk = receiver.recv().await?;
+        Some((chunk.map(Frame::data), receiver))
+    });
+    let mut response = response(200, content_type, StreamBody::new(frames).boxed_unsync());
+    response.extensions_mut().insert(EstimatedBytes(size as u64));
+    response
+}
+
+/// Prints a list into `sender` until it is complete, or nobody takes it any more.
+async fn produce(
+    printer: Arc<Printer>,
+    mut out: Vec<u8>,
+    workshop: Workshop,
+    sender: mpsc::Sender<Result<Bytes, Truncated>>,
+) {
+    let mut at = 0;
+    while at < printer.objects.len() {
+        let is_cheap = printer.is_copied(at) || printer.objects[at].bytes.len() < LARGE_OBJECT;
+        if is_cheap {
+            // One object at a time, so that a large one that follows is recognised.
+            printer.print(at, &mut out);
+            at += 1;
+            tokio::task::consume_budget().await;
+        } else {
+            let bytes = printer.objects[at].bytes.len() as u64;
+            let (print, begun) = (printer.clone(), std::mem::take(&mut out));
+            let work = move |_: &governor::work::Ticket| {
+                let mut out = begun;
+                let next = print.fill(at, &mut out);
+                (out, next)
+            };
+            match workshop.pool.run(workshop.flow, bytes.saturating_mul(16), DEADLINE, work).await {
+                Ok(done) => (out, at) = done,
+                Err(error) => {
+                    tracing::debug!(%error, "a list could not be completed");
+                    let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns it
+                    return;
+                }
+            }
+        }
+        if out.len() >= CHUNK
+            && sender.send_timeout(Ok(std::mem::take(&mut out).into()), STALL_TIMEOUT).await.is_err()
+        {
+            return;
+        }
+    }
+    out.extend_from_slice(&printer.tail);
+    let _ = sender.send_timeout(Ok(out.into()), STALL_TIMEOUT).await; // nobody is there to be told
+}
