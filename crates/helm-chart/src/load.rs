@@ -42,6 +42,17 @@ pub enum LoadError {
     TooDeep(usize),
 }
 
+impl LoadError {
+    /// Whether a limit of sizes was reached.
+    pub fn is_too_large(&self) -> bool {
+        match self {
+            Self::Archive(error) | Self::RootArchive(error) => matches!(error, ArchiveError::TooLarge(_)),
+            Self::Subchart { problem, .. } => problem.is_too_large(),
+            _ => false,
+        }
+    }
+}
+
 /// Loads charts. What they may use up of the limits is counted over all that one loader loads.
 pub struct Loader {
     profile: Profile,
@@ -102,7 +113,17 @@ impl Loader {
         self.limits
     }
 
+    /// Counts the files of a chart that are about to be parsed.
+    fn count_parsed(&mut self, files: &[File]) -> Result<(), LoadError> {
+        let size: usize = files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
+        self.limits.parsed = self.limits.parsed.checked_sub(size).ok_or_else(|| {
+            ArchiveError::TooLarge("values and metadata of the chart are larger than the maximum size".to_owned())
+        })?;
+        Ok(())
+    }
+
     fn chart(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+        self.count_parsed(&files)?;
         let mut draft = self.draft(&files)?;
         let mut chart = Chart::default();
         let mut subcharts = Subcharts::default();
@@ -212,6 +233,9 @@ impl Loader {
         Lock::parse(text, self.profile).map_err(|problem| LoadError::Text { file, problem })
     }
 }
+
+/// Files of a chart that are parsed when it is loaded.
+const PARSED: [&str; 5] = ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
                                   We recommend migrating dependencies to Chart.yaml.";
