@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::Kind;
+use governor::bytes::Reserved;
 use governor::work::WorkError;
 use helm_chart::index::{ChartVersion, Index, IndexError, MAX_ENTRY, MAX_WHOLE};
 use helm_template::profile::Profile;
@@ -171,7 +172,7 @@ impl Indexes {
         let budget = Some(&download as &dyn outbound::Budget);
         let ask = Ask { had, packed: true, budget, ..Ask::new(address, &repository.access, LARGEST_INDEX) };
         let answer = client.get(&ask).await?;
-        let _held = download.into_reserved();
+        let held = Arc::new(download.into_reserved());
         if let Some(before) = before.as_ref().filter(|_| answer.is_unchanged()) {
             return Ok(before.clone());
         }
@@ -181,7 +182,7 @@ impl Indexes {
         if let Some(before) = before.filter(|before| before.text == text) {
             return Ok(Read { validators, ..before });
         }
-        let index = Arc::new(parse(answer.body, self.profile, work).await?);
+        let index = Arc::new(parse(answer.body, self.profile, work, held).await?);
         let size = index.text_len() + index.len() * PLACE;
         Ok(Read { index, text, size, validators })
     }
@@ -199,15 +200,20 @@ pub async fn download(
     let budget = Some(&download as &dyn outbound::Budget);
     let ask = Ask { packed: true, budget, ..Ask::new(&address, &repository.access, LARGEST_INDEX) };
     let text = client.get(&ask).await?.ok()?.body;
-    let _held = download.into_reserved();
-    let index = parse(text.clone(), profile, work).await?;
+    let held = Arc::new(download.into_reserved());
+    let index = parse(text.clone(), profile, work, held).await?;
     Ok((text, index))
 }
 
-/// Reads an index on the pool, with the memory reserved that it takes at most. Its text is the caller's to reserve.
-pub async fn parse(text: Bytes, profile: Profile, work: &Work) -> Result<Index, IndexFailure> {
+/// Reads an index on the pool, with the memory reserved that it takes at most. `held` is the reservation of its text.
+pub async fn parse(
+    text: Bytes,
+    profile: Profile,
+    work: &Work,
+    held: Arc<Reserved>,
+) -> Result<Index, IndexFailure> {
     if !work.is_bounded() {
-        return Ok(work.run(0, move |_| Index::parse(&text, profile)).await??);
+        return Ok(work.run(0, Some(held), move |_| Index::parse(&text, profile)).await??);
     }
     let versions = memchr::memmem::find_iter(&text, b"version").take(MAX_VERSIONS + 1).count();
     if versions > MAX_VERSIONS {
@@ -216,5 +222,5 @@ pub async fn parse(text: Bytes, profile: Profile, work: &Work) -> Result<Index, 
     // Parsed as a whole if it is small, entry by entry if not: a text of the latter kind is never held as data.
     let whole = if text.len() > MAX_WHOLE { MAX_ENTRY } else { text.len() };
     let needed = whole * PARSED_FACTOR + versions * PLACE;
-    Ok(work.run(needed as u64, move |_| Index::parse_bounded(&text, profile)).await??)
+    Ok(work.run(needed as u64, Some(held), move |_| Index::parse_bounded(&text, profile)).await??)
 }

@@ -81,14 +81,14 @@ impl Fetched {
         let likely = promised(&bytes).saturating_mul(2).saturating_add(USUAL_UNPACKED);
         let usual =
             Limits { unpacked: likely.min(LARGEST_UNPACKED), parsed: USUAL_PARSED, ..all };
-        let loaded = Self::load_limited(bytes.clone(), profile, work, usual).await;
+        let held = Arc::new(held);
+        let loaded = Self::load_limited(bytes.clone(), profile, work, (usual, held.clone())).await;
         let loaded = match loaded {
             Err(ChartError::Load(error)) if error.is_too_large() => {
-                Self::load_limited(bytes, profile, work, most).await
+                Self::load_limited(bytes, profile, work, (most, held)).await
             }
             done => done,
         };
-        drop(held);
         match loaded {
             Err(ChartError::Load(error)) if error.is_too_large() => {
                 Err(ChartError::Unpacked { unpacked: LARGEST_UNPACKED, parsed: LARGEST_PARSED })
@@ -101,11 +101,11 @@ impl Fetched {
         bytes: Bytes,
         profile: Profile,
         work: &Work,
-        limits: Limits,
+        (limits, held): (Limits, Arc<Reserved>),
     ) -> Result<Self, ChartError> {
         let headers = limits.unpacked / 4 + (1 << 20);
         let needed = limits.unpacked + headers + limits.parsed * PARSED_FACTOR;
-        let loaded = work.run(needed as u64, move |_| {
+        let loaded = work.run(needed as u64, Some(held), move |_| {
             let chart = Loader::with_limits(profile, limits).archive(&bytes).map_err(ChartError::Load)?;
             Ok(Self { digest: Digest::of(&bytes), chart: Arc::new(chart), bytes })
         });

@@ -3,14 +3,19 @@
 //! Everything computed runs in a [`WorkPool`] that the server shares with rendering. Memory is reserved before it is allocated: a
 //! download as it arrives, an archive and an index by an upper bound of what decoding takes. A download holds no slot of the pool, so
 //! that a server that sends slowly stops nobody; downloads have slots of their own.
+//!
+//! Work waits for memory a bounded time, without a slot of the pool. Only a few of each flow wait for it at once, so that one flow does
+//! not take all that becomes free.
 
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::bytes::Reserved;
 use governor::work::{Permit, Ticket, WorkError, WorkLimits, WorkPool};
 use governor::{Flow, Rejected};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 const MIB: u64 = 1 << 20;
 /// Longer than the largest archive or index takes on a busy machine.
@@ -41,13 +46,25 @@ const DOWNLOADS: WorkLimits = WorkLimits {
     bytes_per_flow: 0,
 };
 
+/// Limits of work that waits for memory or is done.
+fn turn_limits() -> WorkLimits {
+    let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
+    WorkLimits { slots: slots.saturating_mul(4), slots_per_flow, bytes: 0, bytes_per_flow: 0, ..pool_limits() }
+}
+
+/// The longest wait for memory, and the pause between two attempts.
+const WAIT: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// The work of one flow: a workspace, or the platform itself. Clones share the pool.
 #[derive(Clone)]
 pub struct Work {
     pool: WorkPool,
     downloads: WorkPool,
+    turns: WorkPool,
     in_pool: Flow,
     in_downloads: Flow,
+    in_turns: Flow,
     /// Charts and indexes have the limits of the server, which fit into its budget, and not those of Helm.
     bounded: bool,
 }
@@ -75,9 +92,9 @@ impl Download {
 impl Work {
     /// The platform's own work in this pool.
     pub fn new(pool: WorkPool) -> Self {
-        let downloads = WorkPool::new(&DOWNLOADS);
-        let (in_pool, in_downloads) = (pool.flow(""), downloads.flow(""));
-        Self { pool, downloads, in_pool, in_downloads, bounded: true }
+        let (downloads, turns) = (WorkPool::new(&DOWNLOADS), WorkPool::new(&turn_limits()));
+        let (in_pool, in_downloads, in_turns) = (pool.flow(""), downloads.flow(""), turns.flow(""));
+        Self { pool, downloads, turns, in_pool, in_downloads, in_turns, bounded: true }
     }
 
     /// Work of a program that serves one user, such as the command line.
@@ -94,7 +111,7 @@ impl Work {
     /// The same pool for the flow known by `key`.
     pub fn for_flow(&self, key: impl Hash) -> Self {
         let (in_pool, in_downloads) = (self.pool.flow(&key), self.downloads.flow(&key));
-        Self { in_pool, in_downloads, ..self.clone() }
+        Self { in_pool, in_downloads, in_turns: self.turns.flow(&key), ..self.clone() }
     }
 
     pub fn pool(&self) -> &WorkPool {
@@ -112,12 +129,33 @@ impl Work {
         self.pool.reserve(self.in_pool, bytes)
     }
 
-    /// Runs `work` on a blocking thread with `bytes` reserved.
+    /// Runs `work` on a blocking thread with `bytes` reserved until it has ended. `held` is what its input has reserved.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
+        held: Option<Arc<Reserved>>,
         work: impl FnOnce(&Ticket) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        self.pool.run(self.in_pool, bytes, DEADLINE, work).await
+        let _turn = self.turns.admit(self.in_turns, 0).await?;
+        let reserved = self.wait_for(bytes).await?;
+        let work = move |ticket: &Ticket| {
+            let done = work(ticket);
+            drop((reserved, held));
+            done
+        };
+        self.pool.run(self.in_pool, 0, DEADLINE, work).await
+    }
+
+    /// Reserves memory as soon as there is enough.
+    async fn wait_for(&self, bytes: u64) -> Result<Reserved, Rejected> {
+        let until = Instant::now() + WAIT;
+        loop {
+            match self.reserve(bytes) {
+                Err(Rejected::Bytes(_) | Rejected::FlowBytes(_)) if Instant::now() < until => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
     }
 }

@@ -46,7 +46,7 @@ impl Releases {
         let (index, work) = self.index(actor, repo).await?;
         let needed = memory(&index);
         let listed =
-            work.run(needed, move |_| index.names().filter_map(|name| entry(&index, name)).collect());
+            work.run(needed, None, move |_| index.names().filter_map(|name| entry(&index, name)).collect());
         Ok(listed.await.map_err(ChartError::from)?)
     }
 
@@ -59,7 +59,7 @@ impl Releases {
     ) -> Result<Vec<VersionEntry>, Error> {
         let (index, work) = self.index(actor, repo).await?;
         let (name, needed) = (chart.to_owned(), memory(&index));
-        let versions = work.run(needed, move |_| {
+        let versions = work.run(needed, None, move |_| {
             index.entries(&name).filter_map(Result::ok).map(|one| version(&one)).collect()
         });
         let versions: Vec<VersionEntry> = versions.await.map_err(ChartError::from)?;
