@@ -342,7 +342,8 @@ impl Charts {
             return Ok(true);
         }
         let workspace = self.workspaces.get_metadata_opt(&repo.spec.workspace).await?;
-        let now = workspace.and_then(|workspace| Some((workspace.metadata.uid.clone()?, created(&workspace))));
+        let now =
+            workspace.and_then(|workspace| Some((workspace.metadata.uid.clone()?, created(&workspace))));
         Ok(belongs(repo, now.as_ref()))
     }
 }
@@ -386,7 +387,9 @@ async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>, work: &Work
         return Ok(Place::Served(repository));
     }
     let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is no base64".to_owned())?;
-    let held = work.reserve(text.len() as u64).map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
+    let held = work
+        .reserve(text.len() as u64)
+        .map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
     let index = repository::parse(Bytes::from(text), Profile::Helm4, work, Arc::new(held)).await;
     let index = index.map_err(|why: IndexFailure| format!("its `data` is no index: {why}"))?;
     Ok(Place::Given(repository, Arc::new(index)))

@@ -34,7 +34,9 @@ pub enum ChartError {
     OtherChart { what: String, expected: String, found: String },
     #[error("the archive is no chart: {0}")]
     Load(LoadError),
-    #[error("the chart has files of more than {unpacked} bytes, or values and metadata of more than {parsed}")]
+    #[error(
+        "the chart has files of more than {unpacked} bytes, or values and metadata of more than {parsed}"
+    )]
     Unpacked { unpacked: usize, parsed: usize },
     /// The budget of the workspace, or of all, is used up for the moment.
     #[error("fetching and unpacking charts: {0}; try again later")]

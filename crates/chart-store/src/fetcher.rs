@@ -101,7 +101,8 @@ impl Fetcher {
 
     /// Whether a repository has an index that can be read. Asked now, whatever is remembered.
     pub async fn check(&self, repository: &Repository) -> Result<(), ChartError> {
-        let read = repository::download(&self.shared.client, repository, self.shared.profile, &self.work).await;
+        let read =
+            repository::download(&self.shared.client, repository, self.shared.profile, &self.work).await;
         let repo = || repository.name.clone();
         read.map(drop).map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
@@ -153,7 +154,8 @@ impl Fetcher {
         access: &Access,
         plain: bool,
     ) -> Result<Fetched, ChartError> {
-        self.from_registry_unless(reference, version, access, plain, async |digest| Ok(self.own(digest))).await
+        self.from_registry_unless(reference, version, access, plain, async |digest| Ok(self.own(digest)))
+            .await
     }
 
     /// A chart of a registry, unless `known` has the one with the digest that the registry names.

@@ -161,7 +161,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_asks_for_all_and_failures_are_believed_for_a_while() {
         let seconds = Duration::from_secs;
-        let hearsay: Hearsay<&str, usize, &str> = Hearsay::new(1 << 20, seconds(60), seconds(5), |error| *error != "busy");
+        let hearsay: Hearsay<&str, usize, &str> =
+            Hearsay::new(1 << 20, seconds(60), seconds(5), |error| *error != "busy");
         let asked = AtomicUsize::new(0);
         let ask = async |answer: Result<usize, &'static str>| {
             hearsay

@@ -79,8 +79,7 @@ impl Fetched {
         let all = Limits::of(profile);
         let most = Limits { unpacked: LARGEST_UNPACKED, parsed: LARGEST_PARSED, ..all };
         let likely = promised(&bytes).saturating_mul(2).saturating_add(USUAL_UNPACKED);
-        let usual =
-            Limits { unpacked: likely.min(LARGEST_UNPACKED), parsed: USUAL_PARSED, ..all };
+        let usual = Limits { unpacked: likely.min(LARGEST_UNPACKED), parsed: USUAL_PARSED, ..all };
         let held = Arc::new(held);
         let loaded = Self::load_limited(bytes.clone(), profile, work, (usual, held.clone())).await;
         let loaded = match loaded {

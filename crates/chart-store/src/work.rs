@@ -49,7 +49,13 @@ const DOWNLOADS: WorkLimits = WorkLimits {
 /// Limits of work that waits for memory or is done.
 fn turn_limits() -> WorkLimits {
     let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
-    WorkLimits { slots: slots.saturating_mul(4), slots_per_flow, bytes: 0, bytes_per_flow: 0, ..pool_limits() }
+    WorkLimits {
+        slots: slots.saturating_mul(4),
+        slots_per_flow,
+        bytes: 0,
+        bytes_per_flow: 0,
+        ..pool_limits()
+    }
 }
 
 /// The longest wait for memory, and the pause between two attempts.

@@ -115,9 +115,12 @@ impl Loader {
 
     /// Counts the files of a chart that are about to be parsed.
     fn count_parsed(&mut self, files: &[File]) -> Result<(), LoadError> {
-        let size: usize = files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
+        let size: usize =
+            files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
         self.limits.parsed = self.limits.parsed.checked_sub(size).ok_or_else(|| {
-            ArchiveError::TooLarge("values and metadata of the chart are larger than the maximum size".to_owned())
+            ArchiveError::TooLarge(
+                "values and metadata of the chart are larger than the maximum size".to_owned(),
+            )
         })?;
         Ok(())
     }
@@ -235,7 +238,8 @@ impl Loader {
 }
 
 /// Files of a chart that are parsed when it is loaded.
-const PARSED: [&str; 5] = ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
+const PARSED: [&str; 5] =
+    ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
                                   We recommend migrating dependencies to Chart.yaml.";

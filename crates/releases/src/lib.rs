@@ -124,7 +124,10 @@ impl Releases {
             listening: Listening::default(),
         }));
         if let Err(error) = started.adopt_packages().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot record the readers of older packages");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot record the readers of older packages"
+            );
         }
         Ok(started)
     }

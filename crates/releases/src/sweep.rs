@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
-use kube_types::{HelmRepo, HelmRequestSpec, SYSTEM_NAMESPACE};
 use kube_types::marks::{CHART_PACKAGE, REPO_CREDENTIALS_TYPE, REQUEST};
+use kube_types::{HelmRepo, HelmRequestSpec, SYSTEM_NAMESPACE};
 
 use crate::Releases;
 use crate::acts::Error;
@@ -90,7 +90,8 @@ impl Releases {
             repos.items.into_iter().filter_map(|repo| Some(repo.spec.credential_ref?.name)).collect();
         for secret in all.iter().filter(|secret| !named.contains(&secret.name_any())) {
             if now.duration_since(created(secret)) > GRACE {
-                let deleted = self.system_secrets().delete(&secret.name_any(), &DeleteParams::default()).await;
+                let deleted =
+                    self.system_secrets().delete(&secret.name_any(), &DeleteParams::default()).await;
                 gone(deleted.map(drop))?;
             }
         }
@@ -157,8 +158,14 @@ mod tests {
         let stage = Stage::new().await;
         let (labelled, foreign) = (stage.keep(web()).await, crate::stage::archive("other", "1.0.0", &[]));
         let source = chart_store::Source::Archive(foreign);
-        let foreign =
-            stage.releases.charts().get(&source, &chart_store::Reader::Platform).await.unwrap().resolved.package;
+        let foreign = stage
+            .releases
+            .charts()
+            .get(&source, &chart_store::Reader::Platform)
+            .await
+            .unwrap()
+            .resolved
+            .package;
         // A record of Helm's as a tenant can write it.
         stage
             .world

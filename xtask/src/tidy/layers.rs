@@ -30,7 +30,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "kube-types",
         ],
     ),
-    ("chart-store", &["domain", "governor", "helm-template", "helm-chart", "kube-access", "kube-types", "outbound"]),
+    (
+        "chart-store",
+        &["domain", "governor", "helm-template", "helm-chart", "kube-access", "kube-types", "outbound"],
+    ),
     ("tenancy", &["domain", "events", "kube-access", "kube-types"]),
     ("fleet", &["domain", "kube-access", "kube-types"]),
     (

@@ -74,13 +74,7 @@ impl Packages {
         Ok(collected)
     }
 
-    fn stays(
-        &self,
-        entry: &ReaderEntry,
-        package: &str,
-        references: &References,
-        living: &Living,
-    ) -> bool {
+    fn stays(&self, entry: &ReaderEntry, package: &str, references: &References, living: &Living) -> bool {
         let is_former = match (entry.uid(), living.get(&entry.workspace)) {
             (Some(uid), Some((now, _))) => uid != now,
             (Some(_), None) => true,
@@ -115,7 +109,11 @@ impl Packages {
     }
 
     /// Changes annotations of a package as it was read; one that changed meanwhile is left for the next time.
-    async fn annotate(&self, package: &HelmPackage, annotations: Map<String, Value>) -> Result<(), ChartError> {
+    async fn annotate(
+        &self,
+        package: &HelmPackage,
+        annotations: Map<String, Value>,
+    ) -> Result<(), ChartError> {
         let name = package.name_any();
         self.forget(&name);
         let metadata = json!({"resourceVersion": package.resource_version(), "annotations": annotations});

@@ -145,9 +145,8 @@ impl Packages {
             return Ok(true);
         }
         let package = self.entries.get_opt(&name).await?;
-        Ok(package.is_some_and(|package| {
-            package.spec.digest == digest.to_string() && subject.may_read(&package)
-        }))
+        Ok(package
+            .is_some_and(|package| package.spec.digest == digest.to_string() && subject.may_read(&package)))
     }
 
     /// The size of a package that the subject may read.

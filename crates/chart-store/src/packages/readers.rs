@@ -160,7 +160,10 @@ mod tests {
     fn least_recent_reader_makes_room() {
         let at = |second: usize| Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
         let many = (0..MAX_READERS).map(|n| {
-            (workspace("w", Some(&format!("u-{n}"))).annotation().unwrap(), ReaderEntry::value("w", at(9_999 - n)))
+            (
+                workspace("w", Some(&format!("u-{n}"))).annotation().unwrap(),
+                ReaderEntry::value("w", at(9_999 - n)),
+            )
         });
         let last = format!("{READER_PREFIX}u-{}", MAX_READERS - 1);
         assert_eq!(surplus(&package(many)), [last]);

@@ -159,7 +159,9 @@ fn helm_index(size: usize) -> String {
 /// An index of this many bytes that takes many times as many as data.
 fn dense_index(size: usize) -> String {
     let numbers = "0,".repeat(size / 2);
-    format!("{{\"apiVersion\":\"v1\",\"entries\":{{\"web\":[{{\"name\":\"web\",\"version\":\"1.0.0\",\"x\":[{numbers}0]}}]}}}}")
+    format!(
+        "{{\"apiVersion\":\"v1\",\"entries\":{{\"web\":[{{\"name\":\"web\",\"version\":\"1.0.0\",\"x\":[{numbers}0]}}]}}}}"
+    )
 }
 
 fn gzip(text: &str) -> Bytes {
@@ -190,7 +192,11 @@ async fn storm(charts: &Charts, served: &Served, bomb: &Bytes, count: usize) -> 
     let repos: Vec<HelmRepo> = (0..count)
         .map(|n| {
             let path = if n % 2 == 0 { "helm" } else { "dense" };
-            repo(&format!("r{n}"), &format!("{}/{path}", served.address), if n % 4 < 2 { "acme" } else { "evil" })
+            repo(
+                &format!("r{n}"),
+                &format!("{}/{path}", served.address),
+                if n % 4 < 2 { "acme" } else { "evil" },
+            )
         })
         .collect();
     let readers = ["acme", "evil"].map(|name| Reader::Workspace(name.to_owned()));

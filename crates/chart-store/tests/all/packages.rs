@@ -95,7 +95,9 @@ async fn what_is_half_written_is_not_read() {
     let world = World::new().await;
     let chart = big().await;
     let fault = testkit::Fault::after_writes(2, testkit::Blow::Before);
-    assert!(packages(fault.over(world.platform())).put(&chart, Origin::Upload, &Subject::Platform).await.is_err());
+    assert!(
+        packages(fault.over(world.platform())).put(&chart, Origin::Upload, &Subject::Platform).await.is_err()
+    );
     let said = packages(world.platform()).get(&chart.digest.package(), &Subject::Platform).await.unwrap_err();
     assert!(matches!(said, ChartError::Incomplete(_)), "{said}");
     let said = packages(world.platform()).get("pkg-none", &Subject::Platform).await.unwrap_err();
@@ -175,10 +177,19 @@ async fn there_is_a_limit_for_one_and_for_all() {
     let world = World::new().await;
     let limits = Limits { package: 2200, capacity: 50_000, ..Limits::default() };
     let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
-    let said = packages.put(&fetched(large("web", "1.0.0", 3000)).await, Origin::Upload, &Subject::Platform).await.unwrap_err();
+    let said = packages
+        .put(&fetched(large("web", "1.0.0", 3000)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap_err();
     assert_eq!(said.kind(), Kind::TooLarge);
-    packages.put(&fetched(large("one", "1.0.0", 1500)).await, Origin::Upload, &Subject::Platform).await.unwrap();
-    let said = packages.put(&fetched(large("two", "1.0.0", 1600)).await, Origin::Upload, &Subject::Platform).await.unwrap_err();
+    packages
+        .put(&fetched(large("one", "1.0.0", 1500)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap();
+    let said = packages
+        .put(&fetched(large("two", "1.0.0", 1600)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap_err();
     assert_eq!(said.kind(), Kind::Exhausted, "{said}");
     let all = Api::<HelmPackage>::all(world.admin()).list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), 1);
@@ -199,7 +210,11 @@ async fn what_nobody_refers_to_goes_after_a_while() {
     let (referred, living) = (References { platform, ..References::default() }, Living::new());
     assert_eq!(at(&world, &clock).collect(&referred, &living).await.unwrap().removed, [""; 0], "not at once");
     clock.advance(SignedDuration::from_secs(3599));
-    assert_eq!(at(&world, &clock).collect(&referred, &living).await.unwrap().removed, [""; 0], "not before its time");
+    assert_eq!(
+        at(&world, &clock).collect(&referred, &living).await.unwrap().removed,
+        [""; 0],
+        "not before its time"
+    );
     clock.advance(SignedDuration::from_secs(2));
     let collected = at(&world, &clock).collect(&referred, &living).await.unwrap();
     assert_eq!(collected.removed, [&*name]);
@@ -226,7 +241,10 @@ async fn what_somebody_wants_again_stays_for_a_while() {
     }
     // Removed and kept again at once: the pieces of the former one may not take the new one's place.
     clock.advance(SignedDuration::from_secs(3601));
-    assert_eq!(at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap().removed, [&*name]);
+    assert_eq!(
+        at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap().removed,
+        [&*name]
+    );
     at(&world, &clock).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     world.cluster.rest().await;
     assert_eq!(at(&world, &clock).get(&name, &Subject::Platform).await.unwrap(), chart.bytes);

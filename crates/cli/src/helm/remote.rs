@@ -247,7 +247,8 @@ fn file_name(address: &Address, fetched: &Fetched) -> String {
 
 /// Fetches the index of a repository, as it is written.
 pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
-    wait(repository::download(&client(), repository, profile, &Work::unbounded()))?.map_err(|error| error.to_string())
+    wait(repository::download(&client(), repository, profile, &Work::unbounded()))?
+        .map_err(|error| error.to_string())
 }
 
 fn client() -> Client {

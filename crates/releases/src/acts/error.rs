@@ -57,7 +57,9 @@ pub enum Error {
     NotFailed(String),
     #[error("you listen to {0} releases already, and more at once are not let in; end one")]
     Listening(usize),
-    #[error("workspace `{workspace}` has {used} repositories (limit {limit}): delete one that is no longer needed")]
+    #[error(
+        "workspace `{workspace}` has {used} repositories (limit {limit}): delete one that is no longer needed"
+    )]
     TooManyRepos { workspace: String, used: usize, limit: usize },
     #[error("the records of the release cannot be read")]
     Records(#[from] StorageError),

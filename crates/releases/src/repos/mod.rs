@@ -216,7 +216,8 @@ impl Releases {
         if workspace.is_empty() {
             return Ok(());
         }
-        let own = ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS as u32 + 1);
+        let own =
+            ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS as u32 + 1);
         let used = self.repo_api().list_metadata(&own).await.map_err(refused)?.items.len();
         if used >= MAX_REPOS {
             return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit: MAX_REPOS });

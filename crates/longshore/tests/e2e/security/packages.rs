@@ -81,7 +81,8 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let refused = attacker.call(Method::POST, &path, Some(&plan)).await;
     assert_eq!(refused.code, 404, "{}", refused.text);
     let kubeconfig = kube::config::Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default());
+    let config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default());
     let own = kube::Client::try_from(config.await.unwrap()).unwrap();
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{}/helmreleases", attacker.id);
     let release = json!({
@@ -133,13 +134,18 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
 fn index(dense: bool) -> Vec<u8> {
     let text = if dense {
         let numbers = "0,".repeat((2 << 20) - 1024);
-        format!("{{\"apiVersion\":\"v1\",\"entries\":{{\"web\":[{{\"name\":\"web\",\"version\":\"1.0.0\",\"x\":[{numbers}0]}}]}}}}")
+        format!(
+            "{{\"apiVersion\":\"v1\",\"entries\":{{\"web\":[{{\"name\":\"web\",\"version\":\"1.0.0\",\"x\":[{numbers}0]}}]}}}}"
+        )
     } else {
         let entry = format!(
             "  - apiVersion: v2\n    description: {}\n    name: web\n    urls:\n    - web.tgz\n    version: 1.0.0\n",
             "x".repeat(4_000)
         );
-        format!("apiVersion: v1\nentries:\n  web:\n{}generated: \"2026-01-01T00:00:00Z\"\n", entry.repeat(10_000))
+        format!(
+            "apiVersion: v1\nentries:\n  web:\n{}generated: \"2026-01-01T00:00:00Z\"\n",
+            entry.repeat(10_000)
+        )
     };
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
@@ -190,7 +196,8 @@ async fn tenant_exhausts_memory_by_indexes_and_uploads() {
 
     let repos = (0..40).map(|n| {
         let path = if n % 2 == 0 { "" } else { "/dense" };
-        let body = json!({"name": format!("r{n}"), "workspace": attacker.id, "url": format!("{address}{path}")});
+        let body =
+            json!({"name": format!("r{n}"), "workspace": attacker.id, "url": format!("{address}{path}")});
         let attacker = &attacker;
         async move { attacker.call(Method::POST, "repos", Some(&body)).await }
     });
