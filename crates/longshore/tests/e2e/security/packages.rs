@@ -81,9 +81,9 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let refused = attacker.call(Method::POST, &path, Some(&plan)).await;
     assert_eq!(refused.code, 404, "{}", refused.text);
     let kubeconfig = kube::config::Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default());
-    let own = kube::Client::try_from(config.await.unwrap()).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let own = kube::Client::try_from(config).unwrap();
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{}/helmreleases", attacker.id);
     let release = json!({
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "stolen"},
