@@ -1,4 +1,10 @@
 //! Charts for the server: from wherever they are, and kept in the cluster.
+//!
+//! Every call names a [`Reader`]. A workspace reads its own repositories and everybody's, and packages that it uploaded or fetched
+//! itself. Where an index or a registry names the digest of a package that it does not read, the bytes are fetched from that source and
+//! checked as if there were no such package.
+//!
+//! Invariant: a repository is read anew for each call, and what is remembered of it is known by its UID and resourceVersion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +13,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use domain::clock::Clock;
-use domain::ids::shortened;
 use domain::names::check_subdomain;
+use futures::TryStreamExt;
+use governor::work::WorkPool;
 use helm_chart::index::Index;
 use helm_template::profile::Profile;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
-use kube::api::Api;
+use kube::api::{Api, ListParams};
+use kube::{Resource, ResourceExt};
+use kube_types::marks::WORKSPACE_UID;
 use kube_types::package::Origin;
-use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
+use kube_types::{HelmRepo, SYSTEM_NAMESPACE, Workspace};
 use outbound::{Access, Client};
 
 use crate::credentials;
@@ -24,37 +33,48 @@ use crate::failure::ChartError;
 use crate::fetcher::Fetcher;
 use crate::memory::Hearsay;
 use crate::oci::Reference;
-use crate::packages::{Limits, Packages};
+use crate::packages::{Limits, Living, Packages, Subject};
 use crate::repository::{self, IndexFailure, Repository};
 use crate::source::{Fetched, Source};
+use crate::work::{Work, pool_limits};
 
-/// How long what a `HelmRepo` says is believed, and how many are remembered.
+/// How long the credentials of a `HelmRepo` are believed, and how much is remembered of all.
 const FRESH: Duration = Duration::from_secs(5);
 const REPOS: usize = 8 << 20;
 
-/// For whom a chart is fetched: a workspace reads its own repositories and everybody's.
+/// For whom a chart is fetched. The work is charged to the budget of the workspace that is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
+    /// The platform itself, which reads everything.
     Platform,
+    /// The platform, for an object of a workspace that only the platform writes.
+    PlatformFor(String),
+    /// A workspace reads its own repositories and everybody's.
     Workspace(String),
+    /// All workspaces, for what an administrator uploads for none in particular.
+    Everyone,
 }
 
 impl Reader {
     fn may_read(&self, workspace: &str) -> bool {
         match self {
-            Self::Platform => true,
+            Self::Platform | Self::PlatformFor(_) => true,
             Self::Workspace(own) => workspace.is_empty() || workspace == own,
+            Self::Everyone => workspace.is_empty(),
+        }
+    }
+
+    /// The key of its flow of work.
+    fn flow(&self) -> &str {
+        match self {
+            Self::Platform | Self::Everyone => "",
+            Self::PlatformFor(workspace) | Self::Workspace(workspace) => workspace,
         }
     }
 }
 
-/// A `HelmRepo` that can be used.
-#[derive(Clone)]
-struct Known {
-    workspace: String,
-    suspended: bool,
-    place: Result<Place, String>,
-}
+/// Identity of a `HelmRepo` as it was read: UID and resourceVersion.
+type RepoVersion = (String, String);
 
 #[derive(Clone)]
 enum Place {
@@ -74,27 +94,32 @@ pub struct Charts {
     packages: Packages,
     repos: Api<HelmRepo>,
     secrets: Api<Secret>,
-    known: Hearsay<String, Option<Known>, Arc<kube::Error>>,
+    workspaces: Api<Workspace>,
+    places: Hearsay<RepoVersion, Result<Place, String>, Arc<kube::Error>>,
 }
 
 impl Charts {
     /// `client` is the platform's own; `outgoing` has the policy of configuration.
     pub fn new(client: kube::Client, outgoing: Client, clock: Arc<dyn Clock>) -> Self {
-        Self::with_limits(client, outgoing, clock, Limits::default())
+        let pool = WorkPool::new(&pool_limits());
+        Self::with_limits(client, outgoing, clock, Limits::default(), pool)
     }
 
+    /// `pool` is shared with whatever else of the server does heavy work.
     pub fn with_limits(
         client: kube::Client,
         outgoing: Client,
         clock: Arc<dyn Clock>,
         limits: Limits,
+        pool: WorkPool,
     ) -> Self {
         Self {
-            fetcher: Fetcher::new(outgoing, Profile::Helm4, limits.package),
+            fetcher: Fetcher::within(outgoing, Profile::Helm4, limits.package, Work::new(pool)),
             packages: Packages::with_limits(client.clone(), clock, limits),
             repos: Api::all(client.clone()),
+            workspaces: Api::all(client.clone()),
             secrets: Api::namespaced(client, SYSTEM_NAMESPACE),
-            known: Hearsay::new(REPOS, FRESH, Duration::ZERO),
+            places: Hearsay::new(REPOS, FRESH, Duration::ZERO, |_| true),
         }
     }
 
@@ -102,18 +127,30 @@ impl Charts {
         &self.packages
     }
 
+    /// The heavy work of a reader, in the pool that all share.
+    pub fn work(&self, reader: &Reader) -> Work {
+        self.fetcher.work().for_flow(reader.flow())
+    }
+
     /// The chart at a source. Nothing is kept by it.
     pub async fn fetch(&self, source: &Source, reader: &Reader) -> Result<Fetched, ChartError> {
+        let subject = self.subject(reader).await?;
+        let fetcher = self.fetcher.for_flow(reader.flow());
         match source {
-            Source::Repo { repo, chart, version } => self.of_repo(repo, chart, version, reader).await,
+            Source::Repo { repo, chart, version } => {
+                let place = self.place(repo, reader).await?;
+                self.of_place(place, chart, version, (&fetcher, &subject)).await
+            }
             Source::Oci { reference, version } => {
-                self.fetcher.from_registry(&reference.parse()?, version, &Access::none(), false).await
+                let known = async |digest: &Digest| self.known(digest, (&fetcher, &subject)).await;
+                let reference = reference.parse()?;
+                fetcher.from_registry_unless(&reference, version, &Access::none(), false, known).await
             }
             Source::Package(name) => {
-                let digest = self.packages.keep(name).await?;
-                match self.fetcher.remembered(&digest) {
+                let digest = self.packages.keep(name, &subject).await?;
+                match fetcher.remembered(&digest) {
                     Some(known) => Ok(known),
-                    None => self.of_package(name).await,
+                    None => self.of_package(name, (&fetcher, &subject)).await,
                 }
             }
             Source::Archive(bytes) => {
@@ -121,21 +158,29 @@ impl Charts {
                 if size > limit {
                     return Err(ChartError::TooLarge { size, limit });
                 }
-                Fetched::load(bytes.clone(), self.fetcher.profile()).await
+                let held = fetcher.work().reserve(size as u64)?;
+                Fetched::load_within(bytes.clone(), fetcher.profile(), fetcher.work(), held).await
             }
         }
     }
 
-    /// Keeps a chart for as long as somebody refers to it, and at least for a while. Says what its package is called.
-    pub async fn keep(&self, fetched: &Fetched, origin: Origin) -> Result<String, ChartError> {
+    /// Keeps a chart that was fetched for a reader, for as long as something refers to it and at least for a while. Returns the name
+    /// of its package.
+    pub async fn keep(
+        &self,
+        fetched: &Fetched,
+        origin: Origin,
+        reader: &Reader,
+    ) -> Result<String, ChartError> {
+        let subject = self.subject(reader).await?;
         self.fetcher.remember(fetched);
-        self.packages.put(fetched, origin).await
+        self.packages.put(fetched, origin, &subject).await
     }
 
     /// What a repository has. A registry does not tell.
     pub async fn index(&self, repo: &str, reader: &Reader) -> Result<Arc<Index>, ChartError> {
         match self.place(repo, reader).await? {
-            Place::Served(repository) => self.fetcher.index(&repository).await,
+            Place::Served(repository) => self.fetcher.for_flow(reader.flow()).index(&repository).await,
             Place::Given(_, index) => Ok(index),
             Place::Registry { .. } => Err(ChartError::BadRepo {
                 repo: repo.to_owned(),
@@ -155,89 +200,184 @@ impl Charts {
             }
             _ => None,
         };
-        match place(&name, repo, secret.as_ref()).await {
-            Ok(Place::Served(repository)) => self.fetcher.check(&repository).await,
+        let fetcher = self.fetcher.for_flow(&repo.spec.workspace);
+        match place(&name, repo, secret.as_ref(), fetcher.work()).await {
+            Ok(Place::Served(repository)) => fetcher.check(&repository).await,
             Ok(Place::Given(..) | Place::Registry { .. }) => Ok(()),
             Err(why) => Err(ChartError::BadRepo { repo: name, why }),
         }
     }
 
-    async fn of_repo(
+    async fn of_place(
         &self,
-        repo: &str,
+        place: Place,
         chart: &str,
         version: &str,
-        reader: &Reader,
+        (fetcher, subject): (&Fetcher, &Subject),
     ) -> Result<Fetched, ChartError> {
-        let (repository, index) = match self.place(repo, reader).await? {
+        let known = async |digest: &Digest| self.known(digest, (fetcher, subject)).await;
+        let (repository, index) = match place {
             Place::Registry { base, access, plain } => {
                 let reference = base.child(chart)?;
-                return self.fetcher.from_registry(&reference, version, &access, plain).await;
+                return fetcher.from_registry_unless(&reference, version, &access, plain, known).await;
             }
             Place::Served(repository) => {
-                let index = self.fetcher.index(&repository).await?;
+                let index = fetcher.index(&repository).await?;
                 (repository, index)
             }
             Place::Given(repository, index) => (repository, index),
         };
         let listed = repository.find(&index, chart, version)?;
-        if let Some(kept) = self.kept(listed.digest, chart).await? {
-            return Ok(kept);
+        let kept = match &listed.digest {
+            Some(digest) => known(digest).await?.filter(|kept| kept.name() == chart),
+            None => None,
+        };
+        match kept {
+            Some(kept) => Ok(kept),
+            None => fetcher.listed(&repository, &listed).await,
         }
-        self.fetcher.listed(&repository, &listed).await
     }
 
-    /// What an index promises, if it is kept here already.
-    async fn kept(&self, digest: Option<Digest>, chart: &str) -> Result<Option<Fetched>, ChartError> {
-        let Some(digest) = digest else { return Ok(None) };
-        if self.fetcher.remembered(&digest).is_some() {
+    /// The chart with a digest that a source names, if it is kept here and the subject is one of its readers.
+    async fn known(
+        &self,
+        digest: &Digest,
+        (fetcher, subject): (&Fetcher, &Subject),
+    ) -> Result<Option<Fetched>, ChartError> {
+        if !self.packages.is_reader(digest, subject).await? {
             return Ok(None);
         }
-        match self.of_package(&digest.package()).await {
-            Ok(fetched) if fetched.digest == digest && fetched.name() == chart => Ok(Some(fetched)),
-            // What is missing here is still where the index says.
-            Ok(_) | Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => {
-                Ok(None)
-            }
+        if let Some(known) = fetcher.remembered(digest) {
+            return Ok(Some(known));
+        }
+        match self.of_package(&digest.package(), (fetcher, subject)).await {
+            Ok(fetched) => Ok((fetched.digest == *digest).then_some(fetched)),
+            // What is missing here is still where the source says.
+            Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn of_package(&self, name: &str) -> Result<Fetched, ChartError> {
-        let bytes = self.packages.get(name).await?;
-        let fetched = Fetched::load(bytes, self.fetcher.profile()).await?;
-        self.fetcher.remember(&fetched);
+    async fn of_package(
+        &self,
+        name: &str,
+        (fetcher, subject): (&Fetcher, &Subject),
+    ) -> Result<Fetched, ChartError> {
+        let size = self.packages.size(name, subject).await?;
+        let held = fetcher.work().reserve(size.saturating_mul(READ_FACTOR))?;
+        let bytes = self.packages.get(name, subject).await?;
+        let fetched = Fetched::load_within(bytes, fetcher.profile(), fetcher.work(), held).await?;
+        fetcher.remember(&fetched);
         Ok(fetched)
     }
 
-    /// Where a repository is. One of another workspace is not there.
-    async fn place(&self, name: &str, reader: &Reader) -> Result<Place, ChartError> {
-        check_subdomain(name).map_err(|_| ChartError::NoRepo(shortened(name)))?;
-        let asked = self.known.get(&name.to_owned(), |_| 4096, async |_| self.look(name).await).await;
-        let known = asked.map_err(|error| ChartError::Lookup { repo: name.to_owned(), source: error })?;
-        let known = known.filter(|known| reader.may_read(&known.workspace));
-        let known = known.ok_or_else(|| ChartError::NoRepo(name.to_owned()))?;
-        if known.suspended {
-            return Err(ChartError::Suspended(name.to_owned()));
+    /// The reader with the UID that its workspace has now.
+    async fn subject(&self, reader: &Reader) -> Result<Subject, ChartError> {
+        match reader {
+            Reader::Platform | Reader::PlatformFor(_) => Ok(Subject::Platform),
+            Reader::Everyone => Ok(Subject::Everyone),
+            Reader::Workspace(name) => {
+                Ok(Subject::Workspace { name: name.clone(), uid: self.workspace_uid(name).await? })
+            }
         }
-        known.place.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
     }
 
-    async fn look(&self, name: &str) -> Result<Option<Known>, Arc<kube::Error>> {
-        let Some(repo) = self.repos.get_opt(name).await.map_err(Arc::new)? else { return Ok(None) };
-        let secret = match &repo.spec.credential_ref {
-            Some(named) if check_subdomain(&named.name).is_ok() => {
-                self.secrets.get_opt(&named.name).await.map_err(Arc::new)?
-            }
-            _ => None,
+    /// The UID of a workspace, if there is one.
+    pub async fn workspace_uid(&self, name: &str) -> Result<Option<String>, ChartError> {
+        Ok(self.workspaces.get_metadata_opt(name).await?.and_then(|workspace| workspace.metadata.uid))
+    }
+
+    /// The workspaces that exist.
+    pub async fn living(&self) -> Result<Living, ChartError> {
+        let pages = futures::stream::try_unfold(Some(String::new()), async |next| {
+            let Some(token) = next else { return Ok(None) };
+            let params = ListParams::default().limit(500);
+            let params = if token.is_empty() { params } else { params.continue_token(&token) };
+            let page = self.workspaces.list_metadata(&params).await?;
+            let next = page.metadata.continue_.filter(|token| !token.is_empty());
+            Ok::<_, ChartError>(Some((page.items, next)))
+        });
+        let pages: Vec<Vec<_>> = pages.try_collect().await?;
+        let named = pages.into_iter().flatten().filter_map(|workspace| {
+            let made = created(&workspace);
+            Some((workspace.metadata.name?, (workspace.metadata.uid?, made)))
+        });
+        Ok(named.collect())
+    }
+
+    /// Where a repository is. One of another workspace is not there, nor one of a former workspace of the same name.
+    async fn place(&self, name: &str, reader: &Reader) -> Result<Place, ChartError> {
+        let lookup = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
+        let unknown = || ChartError::NoRepo(domain::ids::shortened(name));
+        let repo = if is_repo_name(name) {
+            self.repos.get_opt(name).await.map_err(|error| lookup(Arc::new(error)))?
+        } else {
+            None
         };
-        let place = place(name, &repo, secret.as_ref()).await;
-        Ok(Some(Known { workspace: repo.spec.workspace, suspended: repo.spec.suspend, place }))
+        let repo = repo.filter(|repo| reader.may_read(&repo.spec.workspace)).ok_or_else(unknown)?;
+        if !self.is_of_living(&repo).await? {
+            return Err(unknown());
+        }
+        if repo.spec.suspend {
+            return Err(ChartError::Suspended(name.to_owned()));
+        }
+        let version = (repo.uid().unwrap_or_default(), repo.resource_version().unwrap_or_default());
+        let work = self.work(reader);
+        let ask = async |_| {
+            let secret = match &repo.spec.credential_ref {
+                Some(named) if check_subdomain(&named.name).is_ok() => {
+                    self.secrets.get_opt(&named.name).await.map_err(Arc::new)?
+                }
+                _ => None,
+            };
+            Ok(place(name, &repo, secret.as_ref(), &work).await)
+        };
+        let weigh = |place: &Result<Place, String>| match place {
+            Ok(Place::Given(_, index)) => 4096 + 2 * index.text_len(),
+            _ => 4096,
+        };
+        let place = self.places.get(&version, weigh, ask).await.map_err(lookup)?;
+        place.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
+    }
+
+    /// Whether a repository belongs to the workspace that has its name now: by the UID that it was created with or, where none is
+    /// recorded, by being no older.
+    pub async fn is_of_living(&self, repo: &HelmRepo) -> Result<bool, ChartError> {
+        if repo.spec.workspace.is_empty() {
+            return Ok(true);
+        }
+        let workspace = self.workspaces.get_metadata_opt(&repo.spec.workspace).await?;
+        let now =
+            workspace.and_then(|workspace| Some((workspace.metadata.uid.clone()?, created(&workspace))));
+        Ok(belongs(repo, now.as_ref()))
     }
 }
 
+/// Whether a repository belongs to this workspace, given by UID and creation, and not to a former one of the same name.
+pub fn belongs(repo: &HelmRepo, workspace: Option<&(String, Timestamp)>) -> bool {
+    match (workspace, repo.annotations().get(WORKSPACE_UID)) {
+        (Some((uid, _)), Some(recorded)) => recorded == uid,
+        (Some((_, began)), None) => created(repo) >= *began,
+        // Nobody is a member of a workspace that does not exist.
+        (None, _) => true,
+    }
+}
+
+/// How often the bytes of a package are held while they are read: as JSON, in base64, and decoded.
+const READ_FACTOR: u64 = 3;
+
+fn created(object: &impl Resource) -> Timestamp {
+    object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// Whether a `HelmRepo` can have this name.
+fn is_repo_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    !name.is_empty() && name.len() <= 253 && name.bytes().all(plain) && !name.starts_with('.')
+}
+
 /// Where a `HelmRepo` says that it is.
-async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>) -> Result<Place, String> {
+async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>, work: &Work) -> Result<Place, String> {
     let spec = &repo.spec;
     let access = credentials::access(repo, secret)?;
     if spec.url.starts_with("oci://") {
@@ -252,7 +392,10 @@ async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>) -> Result<P
         return Ok(Place::Served(repository));
     }
     let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is no base64".to_owned())?;
-    let index = repository::parse(Bytes::from(text), Profile::Helm4).await;
+    let held = work
+        .reserve(text.len() as u64)
+        .map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
+    let index = repository::parse(Bytes::from(text), Profile::Helm4, work, Arc::new(held)).await;
     let index = index.map_err(|why: IndexFailure| format!("its `data` is no index: {why}"))?;
     Ok(Place::Given(repository, Arc::new(index)))
 }

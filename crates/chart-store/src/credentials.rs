@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube_types::HelmRepo;
-use kube_types::marks::{REPO_CREDENTIALS_TYPE, WORKSPACE};
+use kube_types::marks::{REPO_CREDENTIALS_TYPE, WORKSPACE, WORKSPACE_UID};
 use outbound::access::Identity;
 use outbound::{Access, Login, Trust};
 
@@ -29,7 +29,7 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
     let spec = &repo.spec;
     let secret = match (&spec.credential_ref, secret) {
         (None, _) => None,
-        (Some(_), Some(secret)) if is_for(secret, &spec.workspace) => Some(secret),
+        (Some(_), Some(secret)) if is_for(secret, repo) => Some(secret),
         (Some(_), _) => return Err(UNFIT.to_owned()),
     };
     let said = |key: &str, inline: &str| -> Result<Option<String>, String> {
@@ -63,9 +63,12 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
     Ok(Access { login, trust: Trust { authorities, also_system: false, identity, blindly } })
 }
 
-fn is_for(secret: &Secret, workspace: &str) -> bool {
+/// Whether a Secret is for repositories of this very workspace: by its name and, where it is recorded, by its UID.
+fn is_for(secret: &Secret, repo: &HelmRepo) -> bool {
+    let recorded = secret.annotations().get(WORKSPACE_UID);
     secret.type_.as_deref() == Some(REPO_CREDENTIALS_TYPE)
-        && secret.labels().get(WORKSPACE).map_or("", String::as_str) == workspace
+        && secret.labels().get(WORKSPACE).map_or("", String::as_str) == repo.spec.workspace
+        && recorded.is_none_or(|uid| repo.annotations().get(WORKSPACE_UID) == Some(uid))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use kube_types::package::PREFIX;
 /// How a digest begins where it says of which kind it is.
 const KIND: &str = "sha256:";
 /// How many characters of a digest are in the name of a package.
-const NAMED: usize = 20;
+pub(crate) const NAMED: usize = 20;
 /// Of RFC 4648, in small letters: what Kubernetes lets a name consist of.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 

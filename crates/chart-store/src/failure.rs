@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use domain::Kind;
+use governor::Rejected;
+use governor::work::WorkError;
 use helm_chart::LoadError;
 use helm_chart::index::IndexError;
 
@@ -32,8 +34,13 @@ pub enum ChartError {
     OtherChart { what: String, expected: String, found: String },
     #[error("the archive is no chart: {0}")]
     Load(LoadError),
-    #[error("the work was interrupted")]
-    Interrupted,
+    #[error(
+        "the chart has files of more than {unpacked} bytes, or values and metadata of more than {parsed}"
+    )]
+    Unpacked { unpacked: usize, parsed: usize },
+    /// The budget of the workspace, or of all, is used up for the moment.
+    #[error("fetching and unpacking charts: {0}; try again later")]
+    Work(#[from] WorkError),
     #[error(transparent)]
     Reference(#[from] BadReference),
     #[error(transparent)]
@@ -54,12 +61,25 @@ pub enum ChartError {
     Taken(String),
     #[error("the archive has {size} bytes, and {limit} are the most")]
     TooLarge { size: usize, limit: usize },
-    #[error("packages would have {wanted} bytes together, and {limit} are the most: remove what nobody uses")]
-    Full { wanted: usize, limit: usize },
-    #[error("cannot look for the repository `{repo}`: {source}")]
+    #[error(
+        "the package quota of workspace `{workspace}` is {limit} bytes ([store] quota): {used} are used and {wanted} more are needed; \
+         delete releases that use old charts, or wait until unused packages are collected"
+    )]
+    OverQuota { workspace: String, wanted: u64, used: u64, limit: u64 },
+    #[error(
+        "the package store is full: all packages have {limit} bytes together ([store] capacity) and {wanted} more are needed"
+    )]
+    Full { wanted: u64, limit: u64 },
+    #[error("cannot look for the repository `{repo}`: {}", reason(source))]
     Lookup { repo: String, source: Arc<kube::Error> },
-    #[error("the cluster refused: {0}")]
+    #[error("the package could not be stored or read: {}", reason(.0))]
     Cluster(#[source] Box<kube::Error>),
+}
+
+impl From<Rejected> for ChartError {
+    fn from(rejected: Rejected) -> Self {
+        Self::Work(rejected.into())
+    }
 }
 
 impl From<outbound::Failure> for ChartError {
@@ -95,14 +115,15 @@ impl ChartError {
             | Self::NoAddress { .. }
             | Self::BadDigest { .. }
             | Self::OtherChart { .. } => Kind::Invalid,
+            Self::Unpacked { .. } => Kind::TooLarge,
             // What was promised is not there: it may be another time.
             Self::Digest { .. } | Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
             Self::Registry(error) => error.kind(),
             Self::Suspended(_) => Kind::Precondition,
             Self::Taken(_) => Kind::Conflict,
             Self::TooLarge { .. } => Kind::TooLarge,
-            Self::Full { .. } => Kind::Exhausted,
-            Self::Interrupted => Kind::Internal,
+            Self::OverQuota { .. } | Self::Full { .. } => Kind::Exhausted,
+            Self::Work(error) => of_work(*error),
             Self::Cluster(error) => of_cluster(error),
             Self::Lookup { source, .. } => of_cluster(source),
         }
@@ -117,6 +138,31 @@ impl ChartError {
             IndexError::Constraint(why) => Self::Range { version, why: why.to_string() },
             other => Self::Index { repo, source: Box::new(IndexFailure::Text(other)) },
         }
+    }
+}
+
+pub(crate) fn of_work(error: WorkError) -> Kind {
+    match error {
+        WorkError::Rejected(_) => Kind::Exhausted,
+        WorkError::DeadlineExceeded(_) => Kind::Timeout,
+        WorkError::Panicked => Kind::Internal,
+    }
+}
+
+/// The reason of a failed call of the platform's own, for tenants. The whole error is its source, for the log.
+pub fn reason(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            401 | 403 => "the platform is not permitted to",
+            404 => "it is not there",
+            409 => "it was changed at the same time",
+            413 => "it is too large",
+            422 => "it is not valid",
+            429 => "the cluster is busy",
+            _ => "the cluster failed",
+        },
+        kube::Error::Service(_) | kube::Error::HyperError(_) => "the cluster does not answer",
+        _ => "the cluster's answer cannot be understood",
     }
 }
 

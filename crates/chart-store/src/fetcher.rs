@@ -1,8 +1,10 @@
 //! Fetching charts from repositories and registries, without a cluster.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::Kind;
 use helm_chart::index::Index;
 use helm_template::profile::Profile;
 use outbound::{Access, Address, Ask, Client};
@@ -14,6 +16,7 @@ use crate::memory::{Bounded, Hearsay};
 use crate::oci::{Reference, Registry, RegistryError};
 use crate::repository::{self, Indexes, Listed, Repository};
 use crate::source::Fetched;
+use crate::work::Work;
 
 /// What charts may take together while they are remembered.
 const REMEMBERED: usize = 32 << 20;
@@ -23,9 +26,20 @@ const TAGS: usize = 1 << 20;
 const FRESH: Duration = Duration::from_mins(1);
 const SULK: Duration = Duration::from_secs(5);
 
-/// Fetches charts, and remembers what it can.
+/// Fetches charts for one flow of work, and remembers indexes, tags and charts. Clones share what is remembered.
+///
+/// Where several tenants are served, a chart is taken from memory only by [`Fetcher::remembered`], whose caller decides who may read
+/// it. Everything else is fetched from the place that it is asked from, so that a digest alone gives nobody any bytes.
+#[derive(Clone)]
 pub struct Fetcher {
+    shared: Arc<Shared>,
+    work: Work,
+}
+
+struct Shared {
     client: Client,
+    /// All that is remembered was fetched for the one user that there is.
+    single_user: bool,
     profile: Profile,
     /// The largest archive that is fetched.
     largest: usize,
@@ -42,31 +56,53 @@ struct Tagged {
 }
 
 impl Fetcher {
+    /// A fetcher for one user, without a budget.
     pub fn new(client: Client, profile: Profile, largest: usize) -> Self {
-        Self {
+        Self::with(client, profile, largest, Work::unbounded(), true)
+    }
+
+    /// A fetcher for several tenants, within a budget.
+    pub fn within(client: Client, profile: Profile, largest: usize, work: Work) -> Self {
+        Self::with(client, profile, largest, work, false)
+    }
+
+    fn with(client: Client, profile: Profile, largest: usize, work: Work, single_user: bool) -> Self {
+        let shared = Shared {
             client,
+            single_user,
             profile,
             largest,
             indexes: Indexes::new(profile),
             charts: Mutex::new(Bounded::new(REMEMBERED)),
-            layers: Hearsay::new(TAGS, FRESH, SULK),
-        }
+            layers: Hearsay::new(TAGS, FRESH, SULK, |error| error.kind() != Kind::Exhausted),
+        };
+        Self { shared: Arc::new(shared), work }
+    }
+
+    /// The same fetcher for another flow.
+    pub fn for_flow(&self, key: impl Hash) -> Self {
+        Self { shared: self.shared.clone(), work: self.work.for_flow(key) }
     }
 
     pub fn profile(&self) -> Profile {
-        self.profile
+        self.shared.profile
+    }
+
+    pub fn work(&self) -> &Work {
+        &self.work
     }
 
     /// What a repository has.
     pub async fn index(&self, repository: &Repository) -> Result<Arc<Index>, ChartError> {
         let repo = || repository.name.clone();
-        let index = self.indexes.get(&self.client, repository).await;
+        let index = self.shared.indexes.get(&self.shared.client, repository, &self.work).await;
         index.map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
 
     /// Whether a repository has an index that can be read. Asked now, whatever is remembered.
     pub async fn check(&self, repository: &Repository) -> Result<(), ChartError> {
-        let read = repository::download(&self.client, repository, self.profile).await;
+        let read =
+            repository::download(&self.shared.client, repository, self.shared.profile, &self.work).await;
         let repo = || repository.name.clone();
         read.map(drop).map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
@@ -84,7 +120,7 @@ impl Fetcher {
 
     /// A chart that an index leads to.
     pub async fn listed(&self, repository: &Repository, listed: &Listed) -> Result<Fetched, ChartError> {
-        let fetched = match listed.digest.and_then(|digest| self.remembered(&digest)) {
+        let fetched = match listed.digest.and_then(|digest| self.own(&digest)) {
             Some(known) => known,
             None => self.from_address(&listed.address, &repository.access_at(&listed.address)).await?,
         };
@@ -103,8 +139,11 @@ impl Fetcher {
 
     /// A chart by the address of its archive.
     pub async fn from_address(&self, address: &Address, access: &Access) -> Result<Fetched, ChartError> {
-        let answer = self.client.get(&Ask::new(address, access, self.largest)).await?.ok()?;
-        Fetched::load(answer.body, self.profile).await
+        let download = self.work.download().await?;
+        let budget = Some(&download as &dyn outbound::Budget);
+        let ask = Ask { budget, ..Ask::new(address, access, self.shared.largest) };
+        let answer = self.shared.client.get(&ask).await?.ok()?;
+        Fetched::load_within(answer.body, self.shared.profile, &self.work, download.into_reserved()).await
     }
 
     /// A chart of a registry. `plain`: without TLS.
@@ -115,29 +154,50 @@ impl Fetcher {
         access: &Access,
         plain: bool,
     ) -> Result<Fetched, ChartError> {
-        let mut registry = Registry::new(&self.client, reference, access, plain)?;
+        self.from_registry_unless(reference, version, access, plain, async |digest| Ok(self.own(digest)))
+            .await
+    }
+
+    /// A chart of a registry, unless `known` has the one with the digest that the registry names.
+    pub async fn from_registry_unless(
+        &self,
+        reference: &Reference,
+        version: &str,
+        access: &Access,
+        plain: bool,
+        known: impl AsyncFnOnce(&Digest) -> Result<Option<Fetched>, ChartError>,
+    ) -> Result<Fetched, ChartError> {
+        let download = self.work.download().await?;
+        let shared = &self.shared;
+        let mut registry = Registry::new(&shared.client, reference, access, plain, &download)?;
         let key = (reference.clone(), version.to_owned(), access.clone(), plain);
         let asking = &mut registry;
         let ask = async move |_: Option<Tagged>| {
-            let reference = asking.resolve(version, self.profile).await?;
+            let reference = asking.resolve(version, shared.profile).await?;
             let layer = asking.layer(&reference).await?;
             Ok(Tagged { reference, layer })
         };
-        let Tagged { reference, layer } = self.layers.get(&key, |_| 256, ask).await?;
-        if let Some(known) = self.remembered(&layer.digest) {
+        let Tagged { reference, layer } = shared.layers.get(&key, |_| 256, ask).await?;
+        if let Some(known) = known(&layer.digest).await? {
             return Ok(known);
         }
-        let bytes = registry.archive(&reference, &layer, self.largest).await?;
-        let fetched = Fetched::load(bytes, self.profile).await?;
+        let bytes = registry.archive(&reference, &layer, shared.largest).await?;
+        let held = download.into_reserved();
+        let fetched = Fetched::load_within(bytes, shared.profile, &self.work, held).await?;
         self.remember(&fetched);
         Ok(fetched)
     }
 
+    /// A chart that was fetched before by the one user.
+    fn own(&self, digest: &Digest) -> Option<Fetched> {
+        self.remembered(digest).filter(|_| self.shared.single_user)
+    }
+
     pub(crate) fn remembered(&self, digest: &Digest) -> Option<Fetched> {
-        self.charts.lock().get(digest)
+        self.shared.charts.lock().get(digest)
     }
 
     pub(crate) fn remember(&self, fetched: &Fetched) {
-        self.charts.lock().put(fetched.digest, fetched.clone(), fetched.weight());
+        self.shared.charts.lock().put(fetched.digest, fetched.clone(), fetched.weight());
     }
 }

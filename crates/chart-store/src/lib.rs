@@ -1,7 +1,7 @@
 //! Charts by digest, from archives, repositories and registries.
 //!
 //! Modules in reading order: what bytes are called ([`digest`]), where a chart is and what comes of it ([`source`]), why it
-//! could not be had ([`failure`]); what is remembered, and for how long (`memory`); repositories and their indexes
+//! could not be had ([`failure`]); how much may be done at once ([`work`]); what is remembered, and for how long (`memory`); repositories and their indexes
 //! ([`repository`]), registries ([`oci`]), and what fetches from both ([`fetcher`]); packages in the cluster ([`packages`]); who
 //! is let into a repository ([`credentials`]); and all of it together for the server ([`charts`]).
 //!
@@ -18,11 +18,12 @@ pub mod oci;
 pub mod packages;
 pub mod repository;
 pub mod source;
+pub mod work;
 
 pub use charts::{Charts, Reader};
 pub use digest::Digest;
 pub use failure::ChartError;
 pub use fetcher::Fetcher;
-pub use packages::{Collected, Packages};
+pub use packages::{Collected, Packages, Subject};
 pub use repository::Repository;
 pub use source::{Fetched, Source};

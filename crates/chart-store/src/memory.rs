@@ -64,6 +64,8 @@ pub struct Hearsay<K, V, E> {
     /// How long an answer, and how long a failure is believed.
     fresh: Duration,
     sulk: Duration,
+    /// Whether a failure is one for all who ask. One that concerns a single caller, such as its budget, is not remembered.
+    is_shared: fn(&E) -> bool,
     slots: Mutex<Bounded<K, Arc<Slot<V, E>>>>,
 }
 
@@ -77,11 +79,14 @@ struct Heard<V, E> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
-    pub fn new(limit: usize, fresh: Duration, sulk: Duration) -> Self {
-        Self { fresh, sulk, slots: Mutex::new(Bounded::new(limit)) }
+    pub fn new(limit: usize, fresh: Duration, sulk: Duration, is_shared: fn(&E) -> bool) -> Self {
+        Self { fresh, sulk, is_shared, slots: Mutex::new(Bounded::new(limit)) }
     }
 
     /// The answer from before, if it is fresh, or else what `ask` hears. It is given the last answer that there was.
+    ///
+    /// A caller waits for the answer to another one for a bounded time and asks for itself then: the other one may wait for a budget
+    /// of its own.
     pub async fn get(
         &self,
         key: &K,
@@ -89,7 +94,9 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
         ask: impl AsyncFnOnce(Option<V>) -> Result<V, E>,
     ) -> Result<V, E> {
         let slot = self.slot(key);
-        let mut heard = slot.0.lock().await;
+        let Ok(mut heard) = tokio::time::timeout(PATIENCE, slot.0.lock()).await else {
+            return ask(None).await;
+        };
         if let Some(heard) = &*heard {
             match (&heard.failure, &heard.value) {
                 (Some(failure), _) if heard.at.elapsed() < self.sulk => return Err(failure.clone()),
@@ -99,6 +106,11 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
         }
         let before = heard.as_ref().and_then(|heard| heard.value.clone());
         let answer = ask(before.clone()).await;
+        if let Err(failure) = &answer
+            && !(self.is_shared)(failure)
+        {
+            return answer;
+        }
         let (value, failure) = match &answer {
             Ok(value) => (Some(value.clone()), None),
             Err(failure) => (before, Some(failure.clone())),
@@ -121,6 +133,8 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
 
 /// What remembering anything takes.
 const LEAST: usize = 512;
+/// How long a caller waits for the answer to another one.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +161,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_asks_for_all_and_failures_are_believed_for_a_while() {
         let seconds = Duration::from_secs;
-        let hearsay: Hearsay<&str, usize, &str> = Hearsay::new(1 << 20, seconds(60), seconds(5));
+        let hearsay: Hearsay<&str, usize, &str> =
+            Hearsay::new(1 << 20, seconds(60), seconds(5), |error| *error != "busy");
         let asked = AtomicUsize::new(0);
         let ask = async |answer: Result<usize, &'static str>| {
             hearsay
@@ -168,6 +183,11 @@ mod tests {
         tokio::time::advance(seconds(5)).await;
         assert_eq!(ask(Ok(7)).await, Ok(7));
         assert_eq!((ask(Ok(8)).await, asked.load(Ordering::Relaxed)), (Ok(7), 2));
+        // The budget of one caller is no answer to another.
+        let other: Hearsay<&str, usize, &str> =
+            Hearsay::new(1 << 20, seconds(60), seconds(5), |error| *error != "busy");
+        assert_eq!(other.get(&"x", |_| 1, async |_| Err("busy")).await, Err("busy"));
+        assert_eq!(other.get(&"x", |_| 1, async |_| Ok(1)).await, Ok(1));
         tokio::time::advance(seconds(60)).await;
         assert_eq!((ask(Err("gone")).await, asked.load(Ordering::Relaxed)), (Err("gone"), 3));
         tokio::time::advance(seconds(5)).await;

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::Kind;
-use helm_chart::index::{ChartVersion, Index, IndexError};
+use governor::bytes::Reserved;
+use governor::work::WorkError;
+use helm_chart::index::{ChartVersion, Index, IndexError, MAX_ENTRY, MAX_WHOLE};
 use helm_template::profile::Profile;
 use outbound::{Access, Address, Ask, Client, Failure, Validators};
 
 use crate::digest::Digest;
 use crate::failure::ChartError;
 use crate::memory::Hearsay;
+use crate::work::Work;
 
 /// The largest index that is read, as it is sent and unpacked. The largest public ones have some 50 MB, and less than 64 MB
 /// are held of one that has no end.
@@ -20,6 +23,11 @@ pub const LARGEST_INDEX: usize = 56 << 20;
 const REMEMBERED: usize = 64 << 20;
 /// How long an index is believed before the repository is asked whether it is still the same.
 const FRESH: Duration = Duration::from_mins(1);
+/// Bytes of memory that a byte of a parsed entry takes at most, and those that the place of a version takes in the index.
+const PARSED_FACTOR: usize = 32;
+const PLACE: usize = 192;
+/// The most versions of charts that an index may have, dependencies counted.
+const MAX_VERSIONS: usize = 400_000;
 /// How long a repository that failed is not asked again.
 const SULK: Duration = Duration::from_secs(5);
 
@@ -41,18 +49,25 @@ pub enum IndexFailure {
     Fetch(#[from] Failure),
     #[error(transparent)]
     Text(#[from] IndexError),
-    #[error("it cannot be read")]
-    Unreadable,
+    #[error("it has more than {MAX_VERSIONS} versions of charts and dependencies")]
+    TooMany,
+    #[error("{0}; try again later")]
+    Work(#[from] WorkError),
 }
 
 impl IndexFailure {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Fetch(failure) => failure.kind(),
-            Self::Text(IndexError::TooLarge(_)) => Kind::TooLarge,
+            Self::Text(IndexError::TooLarge(_) | IndexError::Layout(_)) | Self::TooMany => Kind::TooLarge,
             Self::Text(_) => Kind::Invalid,
-            Self::Unreadable => Kind::Internal,
+            Self::Work(error) => crate::failure::of_work(*error),
         }
+    }
+
+    /// Whether it would be the same for any caller.
+    fn is_shared(&self) -> bool {
+        self.kind() != Kind::Exhausted
     }
 }
 
@@ -129,13 +144,18 @@ pub(crate) struct Indexes {
 
 impl Indexes {
     pub fn new(profile: Profile) -> Self {
-        Self { profile, heard: Hearsay::new(REMEMBERED, FRESH, SULK) }
+        Self { profile, heard: Hearsay::new(REMEMBERED, FRESH, SULK, IndexFailure::is_shared) }
     }
 
-    pub async fn get(&self, client: &Client, repository: &Repository) -> Result<Arc<Index>, IndexFailure> {
+    pub async fn get(
+        &self,
+        client: &Client,
+        repository: &Repository,
+        work: &Work,
+    ) -> Result<Arc<Index>, IndexFailure> {
         let address = repository.index()?;
         let key = (address.clone(), repository.access.clone());
-        let ask = async |before: Option<Read>| self.read(client, repository, &address, before).await;
+        let ask = async |before: Option<Read>| self.read(client, repository, &address, before, work).await;
         Ok(self.heard.get(&key, |read| read.size, ask).await?.index)
     }
 
@@ -145,10 +165,14 @@ impl Indexes {
         repository: &Repository,
         address: &Address,
         before: Option<Read>,
+        work: &Work,
     ) -> Result<Read, IndexFailure> {
         let had = before.as_ref().map(|read| &read.validators);
-        let ask = Ask { had, packed: true, ..Ask::new(address, &repository.access, LARGEST_INDEX) };
+        let download = work.download().await.map_err(WorkError::from)?;
+        let budget = Some(&download as &dyn outbound::Budget);
+        let ask = Ask { had, packed: true, budget, ..Ask::new(address, &repository.access, LARGEST_INDEX) };
         let answer = client.get(&ask).await?;
+        let held = Arc::new(download.into_reserved());
         if let Some(before) = before.as_ref().filter(|_| answer.is_unchanged()) {
             return Ok(before.clone());
         }
@@ -158,8 +182,8 @@ impl Indexes {
         if let Some(before) = before.filter(|before| before.text == text) {
             return Ok(Read { validators, ..before });
         }
-        let size = answer.body.len();
-        let index = Arc::new(parse(answer.body, self.profile).await?);
+        let index = Arc::new(parse(answer.body, self.profile, work, held).await?);
+        let size = index.text_len() + index.len() * PLACE;
         Ok(Read { index, text, size, validators })
     }
 }
@@ -169,16 +193,34 @@ pub async fn download(
     client: &Client,
     repository: &Repository,
     profile: Profile,
+    work: &Work,
 ) -> Result<(Bytes, Index), IndexFailure> {
     let address = repository.index()?;
-    let ask = Ask { packed: true, ..Ask::new(&address, &repository.access, LARGEST_INDEX) };
+    let download = work.download().await.map_err(WorkError::from)?;
+    let budget = Some(&download as &dyn outbound::Budget);
+    let ask = Ask { packed: true, budget, ..Ask::new(&address, &repository.access, LARGEST_INDEX) };
     let text = client.get(&ask).await?.ok()?.body;
-    let index = parse(text.clone(), profile).await?;
+    let held = Arc::new(download.into_reserved());
+    let index = parse(text.clone(), profile, work, held).await?;
     Ok((text, index))
 }
 
-/// Reads an index beside the runtime: a large one takes a while.
-pub async fn parse(text: Bytes, profile: Profile) -> Result<Index, IndexFailure> {
-    let parsed = tokio::task::spawn_blocking(move || Index::parse(&text, profile));
-    Ok(parsed.await.map_err(|_| IndexFailure::Unreadable)??)
+/// Reads an index on the pool, with the memory reserved that it takes at most. `held` is the reservation of its text.
+pub async fn parse(
+    text: Bytes,
+    profile: Profile,
+    work: &Work,
+    held: Arc<Reserved>,
+) -> Result<Index, IndexFailure> {
+    if !work.is_bounded() {
+        return Ok(work.run(0, Some(held), move |_| Index::parse(&text, profile)).await??);
+    }
+    let versions = memchr::memmem::find_iter(&text, b"version").take(MAX_VERSIONS + 1).count();
+    if versions > MAX_VERSIONS {
+        return Err(IndexFailure::TooMany);
+    }
+    // Parsed as a whole if it is small, entry by entry if not: a text of the latter kind is never held as data.
+    let whole = if text.len() > MAX_WHOLE { MAX_ENTRY } else { text.len() };
+    let needed = whole * PARSED_FACTOR + versions * PLACE;
+    Ok(work.run(needed as u64, Some(held), move |_| Index::parse_bounded(&text, profile)).await??)
 }

@@ -193,6 +193,11 @@ impl WorkPool {
         Ok(Permit { reserved, _seat: seat })
     }
 
+    /// Reserves `bytes` without a slot, for memory that outlives the work or is filled while nothing is computed (a download).
+    pub fn reserve(&self, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
+        self.bytes.reserve(flow, bytes)
+    }
+
     /// Runs `work` on a blocking thread once it is admitted with `bytes`. Dropping the future cancels: work that has not begun
     /// never runs, running work is told by [`Ticket::check`]. The deadline counts from admission.
     pub async fn run<T: Send + 'static>(

@@ -44,6 +44,17 @@ pub enum LoadError {
     TooManyValues(usize),
 }
 
+impl LoadError {
+    /// Whether a limit of sizes was reached.
+    pub fn is_too_large(&self) -> bool {
+        match self {
+            Self::Archive(error) | Self::RootArchive(error) => matches!(error, ArchiveError::TooLarge(_)),
+            Self::Subchart { problem, .. } => problem.is_too_large(),
+            _ => false,
+        }
+    }
+}
+
 /// Loads charts. What they may use up of the limits is counted over all that one loader loads.
 pub struct Loader {
     profile: Profile,
@@ -106,7 +117,20 @@ impl Loader {
         self.limits
     }
 
+    /// Counts the files of a chart that are about to be parsed.
+    fn count_parsed(&mut self, files: &[File]) -> Result<(), LoadError> {
+        let size: usize =
+            files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
+        self.limits.parsed = self.limits.parsed.checked_sub(size).ok_or_else(|| {
+            ArchiveError::TooLarge(
+                "values and metadata of the chart are larger than the maximum size".to_owned(),
+            )
+        })?;
+        Ok(())
+    }
+
     fn chart(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+        self.count_parsed(&files)?;
         let mut draft = self.draft(&files)?;
         let mut chart = Chart::default();
         let mut subcharts = Subcharts::default();
@@ -230,6 +254,9 @@ fn values_in(text: &[u8]) -> usize {
     let marks = text.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
     marks.min(text.len() / 2)
 }
+/// Files of a chart that are parsed when it is loaded.
+const PARSED: [&str; 5] =
+    ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
 
 const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
                                   We recommend migrating dependencies to Chart.yaml.";

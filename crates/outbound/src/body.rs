@@ -26,13 +26,19 @@ pub struct Limit {
     pub unpacked: usize,
 }
 
+/// A memory budget that a body is charged to as it arrives.
+pub trait Budget: Sync {
+    /// Reserves `bytes` before they are allocated, or says why not.
+    fn reserve(&self, bytes: usize) -> Result<(), String>;
+}
+
 /// Reads a body to its end. It is unpacked if it was asked for packed.
 pub async fn read(
     mut body: Incoming,
     headers: &HeaderMap,
     at: &Address,
     limit: Limit,
-    packed: bool,
+    (packed, budget): (bool, Option<&dyn Budget>),
     pause: Duration,
 ) -> Result<Bytes, Failure> {
     let too_large = |limit| Failure::TooLarge { at: at.clone(), limit };
@@ -41,7 +47,7 @@ pub async fn read(
         return Err(too_large(limit.sent));
     }
     let gzip = packed && headers.get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip");
-    let mut basin = Basin::new(gzip, if gzip { limit.unpacked } else { limit.sent });
+    let mut basin = Basin::new(gzip, if gzip { limit.unpacked } else { limit.sent }, budget);
     let (mut sent, mut counted, mut until) = (0, 0, Instant::now() + pause);
     loop {
         let slow = || Failure::Slow { at: at.clone(), least: LEAST, within: pause };
@@ -64,9 +70,9 @@ pub async fn read(
 }
 
 /// Collects bytes, unpacking them where that is asked.
-enum Basin {
-    Plain(Pool),
-    Packed(Box<GzDecoder<Pool>>),
+enum Basin<'b> {
+    Plain(Pool<'b>),
+    Packed(Box<GzDecoder<Pool<'b>>>),
 }
 
 /// Why a basin takes no more.
@@ -76,14 +82,17 @@ impl Spill {
     fn failure(self, at: &Address, limit: usize) -> Failure {
         match self.0.get_ref() {
             Some(error) if error.is::<Full>() => Failure::TooLarge { at: at.clone(), limit },
+            Some(error) if error.is::<OverBudget>() => {
+                Failure::OverBudget { at: at.clone(), why: error.to_string() }
+            }
             _ => Failure::Damaged { at: at.clone(), why: self.0.to_string() },
         }
     }
 }
 
-impl Basin {
-    fn new(gzip: bool, limit: usize) -> Self {
-        let pool = Pool { held: Vec::new(), limit };
+impl<'b> Basin<'b> {
+    fn new(gzip: bool, limit: usize, budget: Option<&'b dyn Budget>) -> Self {
+        let pool = Pool { held: Vec::new(), limit, budget };
         if gzip { Self::Packed(Box::new(GzDecoder::new(pool))) } else { Self::Plain(pool) }
     }
 
@@ -105,10 +114,16 @@ impl Basin {
 }
 
 /// Holds so much and no more.
-struct Pool {
+struct Pool<'b> {
     held: Vec<u8>,
     limit: usize,
+    budget: Option<&'b dyn Budget>,
 }
+
+/// The budget has no more bytes.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct OverBudget(String);
 
 #[derive(Debug, thiserror::Error)]
 #[error("it is full")]
@@ -117,14 +132,19 @@ struct Full;
 /// By how much a pool grows at least: doubling would hold twice what came.
 const STEP: usize = 1 << 20;
 
-impl Write for Pool {
+impl Write for Pool<'_> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
         if self.held.len() + data.len() > self.limit {
             return Err(io::Error::other(Full));
         }
         let free = self.held.capacity() - self.held.len();
-        if free < data.len() && self.held.len() > STEP {
-            self.held.reserve_exact(data.len().max(STEP).max(self.held.len() / 8));
+        if free < data.len() {
+            let least = if self.held.len() > STEP { STEP.max(self.held.len() / 8) } else { self.held.len() };
+            let grown = data.len().max(least);
+            if let Some(budget) = self.budget {
+                budget.reserve(grown).map_err(|why| io::Error::other(OverBudget(why)))?;
+            }
+            self.held.reserve_exact(grown);
         }
         self.held.extend_from_slice(data);
         Ok(data.len())

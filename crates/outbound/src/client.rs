@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use crate::access::{Access, Trust};
 use crate::address::Address;
-use crate::body::{self, Limit};
+use crate::body::{self, Budget, Limit};
 use crate::dial::{DialError, Dialer};
 use crate::failure::{Failure, REDIRECTS};
 use crate::tls;
@@ -62,7 +62,7 @@ pub struct Client {
 }
 
 /// What is wanted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ask<'a> {
     pub address: &'a Address,
     pub access: &'a Access,
@@ -73,11 +73,13 @@ pub struct Ask<'a> {
     pub packed: bool,
     /// The most bytes of it.
     pub at_most: usize,
+    /// The memory budget that its bytes are charged to.
+    pub budget: Option<&'a dyn Budget>,
 }
 
 impl<'a> Ask<'a> {
     pub fn new(address: &'a Address, access: &'a Access, at_most: usize) -> Self {
-        Self { address, access, accept: "*/*", had: None, packed: false, at_most }
+        Self { address, access, accept: "*/*", had: None, packed: false, at_most, budget: None }
     }
 }
 
@@ -185,7 +187,8 @@ impl Client {
         let (head, body) = response.into_parts();
         let limit = Limit { sent: ask.at_most, unpacked: ask.at_most };
         let body = if head.status == StatusCode::OK {
-            body::read(body, &head.headers, &at, limit, ask.packed, self.patience.pause).await?
+            let charged = (ask.packed, ask.budget);
+            body::read(body, &head.headers, &at, limit, charged, self.patience.pause).await?
         } else {
             Bytes::new()
         };

@@ -34,6 +34,8 @@ pub enum Failure {
     TooLong { at: Address, within: Duration },
     #[error("{at} is larger than {limit} bytes")]
     TooLarge { at: Address, limit: usize },
+    #[error("{at} cannot be read now: {why}")]
+    OverBudget { at: Address, why: String },
     #[error("{at} is damaged: {why}")]
     Damaged { at: Address, why: String },
     #[error("{at} leads on more than {REDIRECTS} times")]
@@ -54,6 +56,7 @@ impl Failure {
             Self::Dial(DialError::Refused { .. }) | Self::Downgrade { .. } => Kind::Forbidden,
             Self::Silent { .. } | Self::Slow { .. } | Self::TooLong { .. } => Kind::Timeout,
             Self::TooLarge { .. } => Kind::TooLarge,
+            Self::OverBudget { .. } => Kind::Exhausted,
             Self::Dial(_)
             | Self::Tls { .. }
             | Self::Broken { .. }

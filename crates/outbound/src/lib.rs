@@ -19,6 +19,7 @@ mod tls;
 
 pub use access::{Access, Login, Secret, Trust};
 pub use address::{Address, BadAddress, Origin};
+pub use body::Budget;
 pub use client::{Answer, Ask, Client, Patience, Validators};
 pub use dial::{Connector, DialError, Dialer, Line, Resolver};
 pub use failure::Failure;

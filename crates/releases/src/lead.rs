@@ -115,7 +115,7 @@ impl Releases {
     async fn collect_garbage(&self) -> Infallible {
         loop {
             tokio::time::sleep(sweep::EVERY).await;
-            if let Err(error) = self.sweep(&self.parts().marks).await {
+            if let Err(error) = self.sweep().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
             }
         }

@@ -123,7 +123,7 @@ impl Releases {
         };
         let (helm, own) = (helms.clone(), clients.clone());
         let list = List::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
-        Ok(Self(Arc::new(Parts {
+        let started = Self(Arc::new(Parts {
             list,
             requests,
             releases,
@@ -134,7 +134,14 @@ impl Releases {
             people,
             clock,
             listening: Listening::default(),
-        })))
+        }));
+        if let Err(error) = started.adopt_packages().await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot record the readers of older packages"
+            );
+        }
+        Ok(started)
     }
 
     /// The renderer of all releases, for its usage.

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::core::PartialObjectMeta;
 use kube_access::Change;
-use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
+use kube_types::marks::{OPERATION, SPEC_HASH};
 use parking_lot::Mutex;
 
 use crate::key::Key;
@@ -57,8 +57,6 @@ pub(crate) struct Mark {
     operation: Option<Box<str>>,
     ours: bool,
     since: Option<Timestamp>,
-    /// The chart that it was made of, where we keep it.
-    pub package: Option<Box<str>>,
 }
 
 impl Mark {
@@ -73,7 +71,6 @@ impl Mark {
             status: Status::read(label("status")?),
             hash: text(SPEC_HASH),
             operation: text(OPERATION),
-            package: text(CHART_PACKAGE),
             ours: is_held(&record.metadata),
             since: moment("modifiedAt").or_else(|| moment("createdAt")),
         })
@@ -97,7 +94,7 @@ impl Records {
             Change::Applied(mark) => (mark, false),
             Change::Deleted(mark) => (mark, true),
         };
-        let Mark { key, revision, status, hash, operation, ours, since, .. } = mark.as_ref().as_ref()?;
+        let Mark { key, revision, status, hash, operation, ours, since } = mark.as_ref().as_ref()?;
         let (hash, operation) = (hash.clone(), operation.clone());
         let known = Known { status: *status, hash, operation, ours: *ours, since: *since, learnt: false };
         let mut all = self.0.lock();

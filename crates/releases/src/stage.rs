@@ -221,7 +221,8 @@ impl Stage {
     /// Keeps a chart; says what its package is called.
     pub async fn keep(&self, archive: Bytes) -> String {
         let source = chart_store::Source::Archive(archive);
-        self.releases.charts().get(&source, &Reader::Platform).await.unwrap().resolved.package
+        let reader = Reader::Workspace(SHOP.to_owned());
+        self.releases.charts().get(&source, &reader).await.unwrap().resolved.package
     }
 
     pub fn of<K>(&self) -> Api<K>

@@ -1,20 +1,24 @@
-//! What nobody refers to any more: charts, and values that were kept in vain by somebody who died.
+//! Garbage collection of packages that nothing refers to, and of values whose request was never written.
+//!
+//! Packages are kept by references that tenants cannot forge: HelmRequests, the values of their versions in the system's namespace, and
+//! the status of HelmReleases. The spec of a HelmRelease counts for packages that its workspace may read. Labels of Helm records count
+//! for nothing: those are Secrets of tenants, and a rollback takes the chart of a record from the record itself.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use chart_store::packages::References;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, ResourceExt};
-use kube_access::Feed;
-use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::{CHART_PACKAGE, REQUEST};
+use kube::{Api, Resource, ResourceExt};
+use kube_types::marks::{CHART_PACKAGE, REPO_CREDENTIALS_TYPE, REQUEST};
+use kube_types::{HelmRepo, HelmRequestSpec, SYSTEM_NAMESPACE};
 
 use crate::Releases;
 use crate::acts::Error;
-use crate::records::Mark;
+use crate::requests::gone;
 
 /// How often is looked for it.
 pub(crate) const EVERY: Duration = Duration::from_hours(1);
@@ -23,26 +27,75 @@ pub(crate) const EVERY: Duration = Duration::from_hours(1);
 const GRACE: SignedDuration = SignedDuration::from_hours(1);
 
 impl Releases {
-    /// Removes what nobody refers to. `marks` are Helm's records: a chart that one was made of can be gone back to.
-    pub(crate) async fn sweep(&self, marks: &Feed<Option<Mark>>) -> Result<(), Error> {
+    /// Removes packages and values that nothing refers to.
+    pub(crate) async fn sweep(&self) -> Result<(), Error> {
         let kept = self.kept_values().await?;
-        let mut referred: HashSet<String> = kept.iter().filter_map(package).collect();
-        let of_record = |mark: &Option<Mark>| mark.as_ref()?.package.as_deref().map(str::to_owned);
-        referred.extend(marks.all().iter().filter_map(|mark| of_record(mark)));
+        let mut references = self.references(true);
+        for secret in &kept {
+            let Some(package) = secret.labels().get(CHART_PACKAGE) else { continue };
+            references.platform.insert(package.clone());
+            let request = secret.labels().get(REQUEST).and_then(|request| self.parts().requests.get(request));
+            if let Some(request) = request {
+                references.add(&request.spec.workspace, package, created(&*request));
+            }
+        }
+        let store = self.parts().charts.store();
+        store.packages().collect(&references, &store.living().await?).await?;
+        self.sweep_credentials(self.parts().clock.now()).await?;
+        self.sweep_values(&kept, self.parts().clock.now()).await
+    }
+
+    /// Records the readers of packages that were kept before readers were recorded.
+    pub(crate) async fn adopt_packages(&self) -> Result<(), Error> {
+        let store = self.parts().charts.store();
+        Ok(store.packages().adopt(&self.references(false), &store.living().await?).await?)
+    }
+
+    /// The packages that requests and releases refer to; with `specs`, those in the specs of releases that tenants write, too.
+    fn references(&self, specs: bool) -> References {
+        let mut references = References::default();
         for request in self.parts().requests.all() {
-            referred.insert(request.spec.chart.package.clone());
+            let HelmRequestSpec { workspace, chart, .. } = &request.spec;
+            references.platform.insert(chart.package.clone());
+            references.add(workspace, &chart.package, created(&*request));
         }
         for release in self.parts().releases.all() {
-            referred.extend(release.spec.source.as_ref().and_then(|source| source.package.clone()));
+            let workspace = self.parts().people.workspace_of(&release.namespace().unwrap_or_default());
             let status = release.status.as_ref().and_then(|status| status.chart.as_ref());
-            referred.extend(status.map(|chart| chart.package.clone()));
+            let asked = release.spec.source.as_ref().and_then(|source| source.package.clone());
+            let of_status = status.map(|chart| chart.package.clone());
+            references.platform.extend(of_status.clone());
+            let counted = of_status.into_iter().chain(asked.filter(|_| specs));
+            match workspace {
+                Some(workspace) => counted.for_each(|package| {
+                    references.add(&workspace.to_string(), &package, created(&*release));
+                }),
+                None => references.platform.extend(counted),
+            }
         }
-        self.parts().charts.store().packages().collect(&referred).await?;
-        self.sweep_values(&kept, self.parts().clock.now()).await
+        references
     }
 
     async fn kept_values(&self) -> Result<Vec<PartialObjectMeta<Secret>>, Error> {
         Ok(self.system_secrets().list_metadata(&ListParams::default().labels(REQUEST)).await?.items)
+    }
+
+    /// Deletes credentials that no repository names: of a server that was killed before it wrote the repository or after it deleted
+    /// it.
+    async fn sweep_credentials(&self, now: Timestamp) -> Result<(), Error> {
+        let ours = ListParams::default().fields(&format!("type={REPO_CREDENTIALS_TYPE}"));
+        let all = self.system_secrets().list_metadata(&ours).await?.items;
+        let repos = Api::<HelmRepo>::all(self.parts().clients.own()).list(&ListParams::default()).await?;
+        let named: HashSet<String> =
+            repos.items.into_iter().filter_map(|repo| Some(repo.spec.credential_ref?.name)).collect();
+        for secret in all.iter().filter(|secret| !named.contains(&secret.name_any())) {
+            if now.duration_since(created(secret)) > GRACE {
+                let deleted =
+                    self.system_secrets().delete(&secret.name_any(), &DeleteParams::default()).await;
+                gone(deleted.map(drop))?;
+            }
+        }
+        Ok(())
     }
 
     /// Deletes values of requests that there are not.
@@ -62,9 +115,8 @@ impl Releases {
     }
 }
 
-/// The chart that something needs.
-fn package(mark: &PartialObjectMeta<Secret>) -> Option<String> {
-    mark.labels().get(CHART_PACKAGE).cloned()
+fn created(object: &impl Resource) -> Timestamp {
+    object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
 #[cfg(test)]
@@ -79,7 +131,7 @@ mod tests {
     use crate::stage::{Stage, web};
 
     #[tokio::test]
-    async fn a_chart_stays_while_a_release_or_a_record_has_it() {
+    async fn package_stays_while_a_release_refers_to_it() {
         let stage = Stage::new().await;
         let package = stage.keep(web()).await;
         stage.write("web", json!({"name": "web", "source": {"package": package}})).await.unwrap();
@@ -88,18 +140,50 @@ mod tests {
         // A long time afterwards.
         let later = HeldClock::at(Timestamp::now() + SignedDuration::from_hours(24 * 30));
         let other = crate::stage::releases_at(&stage.world, &Fault::none(), Arc::new(later)).await;
-        let marks = other.parts().marks.clone();
-        marks.synced().await;
-        other.sweep(&marks).await.unwrap();
+        other.sweep().await.unwrap();
         assert!(packages.get_opt(&package).await.unwrap().is_some());
         let releases = stage.of::<kube_types::HelmRelease>();
         releases.delete("web", &DeleteParams::default()).await.unwrap();
         stage.until_gone(&releases, "web").await;
         // Heard of by the watches after a while.
         testkit::until("it is gone", async || {
-            other.sweep(&marks).await.unwrap();
+            other.sweep().await.unwrap();
             packages.get_opt(&package).await.unwrap().is_none().then_some(())
         })
         .await;
+    }
+
+    #[tokio::test]
+    async fn tenant_pins_packages_by_labels_and_by_releases_that_may_not_read_them() {
+        let stage = Stage::new().await;
+        let (labelled, foreign) = (stage.keep(web()).await, crate::stage::archive("other", "1.0.0", &[]));
+        let source = chart_store::Source::Archive(foreign);
+        let foreign = stage
+            .releases
+            .charts()
+            .get(&source, &chart_store::Reader::Platform)
+            .await
+            .unwrap()
+            .resolved
+            .package;
+        // A record of Helm's as a tenant can write it.
+        stage
+            .world
+            .apply([json!({
+                "apiVersion": "v1", "kind": "Secret", "type": crate::records::TYPE,
+                "metadata": {"name": "sh.helm.release.v1.x.v1", "namespace": crate::stage::SHOP, "labels": {
+                    "owner": "helm", "name": "x", "version": "1", "status": "deployed", CHART_PACKAGE: labelled,
+                }},
+            })])
+            .await;
+        stage.write("thief", json!({"name": "thief", "source": {"package": foreign}})).await.unwrap();
+        let later = HeldClock::at(Timestamp::now() + SignedDuration::from_hours(24 * 30));
+        let other = crate::stage::releases_at(&stage.world, &Fault::none(), Arc::new(later)).await;
+        other.parts().marks.synced().await;
+        other.sweep().await.unwrap();
+        let packages: Api<HelmPackage> = Api::all(stage.world.admin());
+        for package in [labelled, foreign] {
+            assert!(packages.get_opt(&package).await.unwrap().is_none(), "{package}");
+        }
     }
 }

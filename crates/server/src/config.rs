@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use chart_store::packages::Limits;
 use fleet::ManagePools;
 use kube_embedded::quantity::Quantity;
 use kube_embedded::sim::Simulation;
@@ -50,6 +51,7 @@ pub struct Config {
     pub outbound_allow: Vec<Network>,
     /// Of each of the two ports.
     pub connections: Connections,
+    pub store: Store,
     pub logs: LogFormat,
 }
 
@@ -58,6 +60,15 @@ pub struct Config {
 pub struct Connections {
     pub total: u32,
     pub per_address: u32,
+}
+
+/// Budgets of packages of charts, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store {
+    /// Of each workspace.
+    pub quota: u64,
+    /// Of all together.
+    pub capacity: u64,
 }
 
 /// What new accounts are like.
@@ -155,6 +166,8 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
     ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
+    ("store.quota",          "32Mi",                     "bytes of all packages of charts that one workspace uploaded or fetched"),
+    ("store.capacity",       "512Mi",                    "bytes of all packages of charts together"),
     ("limits.connections",   "10000",                    "connections that each port keeps open, as far as the limit of open files allows"),
     ("limits.connections_per_address", "1000",           "of them from one address (IPv6: /64); not counted on the platform's port behind a trusted proxy"),
     ("logs.format",          "text",                     "text or json"),
@@ -271,6 +284,7 @@ impl Config {
             manage_pools: manage_pools(given("edge.manage_pools").map_or("own", String::as_str))?,
             outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
             connections: connections(&given)?,
+            store: store(&given)?,
             logs,
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
@@ -358,6 +372,8 @@ impl Config {
         );
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
+        let Store { quota, capacity } = self.store;
+        section("store", &[("quota", Some(quota.to_string())), ("capacity", Some(capacity.to_string()))]);
         let Connections { total, per_address } = self.connections;
         section(
             "limits",
@@ -460,6 +476,26 @@ fn number(key: &str, value: &str, most: u32, expected: &'static str) -> Result<u
 fn amount(key: &str, value: &str) -> Result<String, ConfigError> {
     let is_amount = Quantity::parse(value).is_ok_and(|amount| amount.sign() >= 0);
     if is_amount { Ok(value.to_owned()) } else { Err(invalid(key, value, "an amount, such as 4 or 16Gi")) }
+}
+
+/// A number of bytes, as it is or with a binary suffix of Kubernetes.
+fn bytes(key: &str, value: &str) -> Result<u64, ConfigError> {
+    const MOST: u64 = 1 << 50;
+    let (digits, factor) = match value.split_at_checked(value.len().saturating_sub(2)) {
+        Some((digits, "Ki")) => (digits, 1 << 10),
+        Some((digits, "Mi")) => (digits, 1 << 20),
+        Some((digits, "Gi")) => (digits, 1 << 30),
+        _ => (value, 1),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let number = number.filter(|number| (1..=MOST).contains(number));
+    number.ok_or_else(|| invalid(key, value, "a number of bytes from 1 up, such as 32Mi"))
+}
+
+fn store<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Store, ConfigError> {
+    let size = |key, default| given(key).map_or(Ok(default), |value| bytes(key, value));
+    let Limits { quota, capacity, .. } = Limits::default();
+    Ok(Store { quota: size("store.quota", quota)?, capacity: size("store.capacity", capacity)? })
 }
 
 /// Where others can reach us, nobody registers unless that was asked for.
@@ -638,6 +674,14 @@ mod tests {
                 "[limits]\nconnections = 0\n",
                 "`limits.connections` must be a whole number from 1 to 1000000, not `0`",
             ),
+            (
+                "[store]\nquota = \"0\"\n",
+                "`store.quota` must be a number of bytes from 1 up, such as 32Mi, not `0`",
+            ),
+            (
+                "[store]\ncapacity = \"99999999999Gi\"\n",
+                "`store.capacity` must be a number of bytes from 1 up, such as 32Mi, not `99999999999Gi`",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -673,7 +717,7 @@ mod tests {
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);

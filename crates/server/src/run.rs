@@ -11,9 +11,13 @@ use std::{fmt, io};
 use api::people::Directory;
 use api::{Api, Metrics, Readiness};
 use chart_store::Charts;
+use chart_store::packages::Limits;
+use chart_store::work::pool_limits;
 use domain::clock::{Clock, SystemClock};
 use events::audit::StandardError;
 use fleet::Fleet;
+use governor::metrics::WorkCollector;
+use governor::work::WorkPool;
 use kube_access::controller::runtime;
 use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::{ConnectionLimits, accept};
@@ -28,7 +32,7 @@ use tokio::sync::watch;
 
 use crate::audit::KubernetesAudit;
 use crate::cluster::{self, ClusterError};
-use crate::config::{Accounts, Config, Kube};
+use crate::config::{Accounts, Config, Kube, Store};
 use crate::endpoints::Endpoints;
 use crate::files;
 use crate::ground::{self, GroundError};
@@ -155,12 +159,16 @@ pub async fn run(
     };
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let ((tenancy, releases), fleet) = start(&config, &clients, &clock, kube.as_deref(), address).await?;
+    // Fetching, unpacking, indexing and rendering share one budget.
+    let work = WorkPool::new(&pool_limits());
+    let ((tenancy, releases), fleet) =
+        start(&config, &clients, &clock, kube.as_deref(), address, &work).await?;
 
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
         runtime().register(registry);
+        registry.register_collector(Box::new(WorkCollector::new(work)));
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);
         }
@@ -275,11 +283,12 @@ async fn start(
     clock: &Arc<dyn Clock>,
     embedded: Option<&str>,
     address: SocketAddr,
+    work: &WorkPool,
 ) -> Result<((Tenancy, Releases), Fleet), RunError> {
     let people = async {
         let settings = settings(config, embedded);
         let tenancy = Tenancy::start(clients.clone(), settings, clock.clone()).await?;
-        let releases = start_releases(config, clients, &tenancy, clock, &address.to_string()).await?;
+        let releases = start_releases(config, clients, &tenancy, clock, &address.to_string(), work).await?;
         Ok((tenancy, releases))
     };
     let nodes = async {
@@ -296,10 +305,13 @@ async fn start_releases(
     tenancy: &Tenancy,
     clock: &Arc<dyn Clock>,
     holder: &str,
+    work: &WorkPool,
 ) -> Result<Releases, releases::StartError> {
     let policy = Policy::allowing(config.outbound_allow.iter().copied());
     let outgoing = outbound::Client::new(Dialer::new(policy));
-    let charts = Charts::new(clients.own(), outgoing, clock.clone());
+    let Store { quota, capacity } = config.store;
+    let limits = Limits { quota, capacity, ..Limits::default() };
+    let charts = Charts::with_limits(clients.own(), outgoing, clock.clone(), limits, work.clone());
     let people = Arc::new(Directory(tenancy.clone()));
     Releases::start(clients.clone(), charts, people, clock.clone(), holder).await
 }

@@ -31,7 +31,10 @@ const ROOMS: &[(&str, &[&str])] = &[
             "kube-types",
         ],
     ),
-    ("chart-store", &["domain", "helm-template", "helm-chart", "kube-access", "kube-types", "outbound"]),
+    (
+        "chart-store",
+        &["domain", "governor", "helm-template", "helm-chart", "kube-access", "kube-types", "outbound"],
+    ),
     ("tenancy", &["domain", "events", "kube-access", "kube-types"]),
     ("fleet", &["domain", "kube-access", "kube-types"]),
     (
@@ -73,6 +76,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "domain",
             "events",
             "fleet",
+            "governor",
             "kube-access",
             "kube-embedded",
             "kube-types",

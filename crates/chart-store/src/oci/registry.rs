@@ -8,7 +8,7 @@ use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use http::StatusCode;
 use http::header::{LINK, WWW_AUTHENTICATE};
-use outbound::{Access, Address, Answer, Ask, Client, Failure, Login, Secret};
+use outbound::{Access, Address, Answer, Ask, Budget, Client, Failure, Login, Secret};
 use serde::Deserialize;
 
 use super::challenge::{self, Challenge};
@@ -21,6 +21,8 @@ const LARGEST_TOKEN: usize = 1 << 20;
 /// A page of tags, and how many pages are read.
 const LARGEST_PAGE: usize = 4 << 20;
 const PAGES: usize = 50;
+/// Bytes of memory that a byte of a page takes at most once it is decoded.
+const TAG_FACTOR: usize = 12;
 
 /// Why a registry gives no chart.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,6 +57,8 @@ impl RegistryError {
 /// A registry, for as long as one thing is fetched from it.
 pub struct Registry<'a> {
     client: &'a Client,
+    /// The memory budget of its answers.
+    budget: &'a dyn Budget,
     reference: &'a Reference,
     root: Address,
     access: Access,
@@ -69,11 +73,12 @@ impl<'a> Registry<'a> {
         reference: &'a Reference,
         access: &Access,
         plain: bool,
+        budget: &'a dyn Budget,
     ) -> Result<Self, RegistryError> {
         let scheme = if plain { "http" } else { "https" };
         let root: Address =
             format!("{scheme}://{}/v2/", reference.authority()).parse().map_err(Failure::from)?;
-        Ok(Self { client, reference, root, access: access.clone(), token: None })
+        Ok(Self { client, budget, reference, root, access: access.clone(), token: None })
     }
 
     /// The reference with the tag that a version or a range comes to.
@@ -111,32 +116,36 @@ impl<'a> Registry<'a> {
         profile: Profile,
     ) -> Result<Option<String>, RegistryError> {
         let mut newest: Option<(Version, String)> = None;
-        for tag in self.tags().await? {
+        self.each_tag(|tag| {
             // A tag has no plus.
             let tag = tag.replace('_', "+");
-            let Ok(version) = Version::parse(&tag, profile) else { continue };
+            let Ok(version) = Version::parse(&tag, profile) else { return };
             if range.check(&version) && newest.as_ref().is_none_or(|(best, _)| best.compare(&version).is_lt())
             {
                 newest = Some((version, tag));
             }
-        }
+        })
+        .await?;
         Ok(newest.map(|(_, tag)| tag))
     }
 
-    /// All tags that there are.
-    pub async fn tags(&mut self) -> Result<Vec<String>, RegistryError> {
+    /// Calls `visit` for all tags, a page at a time, so that never more than a page is held.
+    async fn each_tag(&mut self, mut visit: impl FnMut(&str)) -> Result<(), RegistryError> {
         #[derive(Deserialize)]
-        struct Page {
-            tags: Option<Vec<String>>,
+        struct Page<'a> {
+            #[serde(borrow)]
+            tags: Option<Vec<std::borrow::Cow<'a, str>>>,
         }
-        let mut all = Vec::new();
         let mut next = Some(self.place("tags", "list")?);
         for _ in 0..PAGES {
             let Some(at) = next.take() else { break };
             let answer = self.get(&at, "application/json", LARGEST_PAGE).await?.ok()?;
-            let page: Page =
+            let decoded = answer.body.len() * TAG_FACTOR;
+            let over = |why| Failure::OverBudget { at: at.clone(), why };
+            self.budget.reserve(decoded).map_err(over)?;
+            let page: Page<'_> =
                 serde_json::from_slice(&answer.body).map_err(|_| self.strange("its list of tags is none"))?;
-            all.extend(page.tags.unwrap_or_default());
+            page.tags.unwrap_or_default().iter().for_each(|tag| visit(tag));
             next = match answer.header(&LINK).as_deref().and_then(next_page) {
                 Some(more) => {
                     let more = answer.address.join(more).map_err(Failure::from)?;
@@ -146,7 +155,7 @@ impl<'a> Registry<'a> {
                 None => None,
             };
         }
-        Ok(all)
+        Ok(())
     }
 
     /// What the chart's archive is, by its tag or digest.
@@ -213,7 +222,8 @@ impl<'a> Registry<'a> {
 
     async fn ask(&self, at: &Address, accept: &'static str, at_most: usize) -> Result<Answer, RegistryError> {
         let access = Access { login: self.token.clone(), trust: self.access.trust.clone() };
-        Ok(self.client.get(&Ask { accept, ..Ask::new(at, &access, at_most) }).await?)
+        let ask = Ask { accept, budget: Some(self.budget), ..Ask::new(at, &access, at_most) };
+        Ok(self.client.get(&ask).await?)
     }
 
     /// A token, of whoever the registry sends us to. Only its own are told who we are.

@@ -1,12 +1,19 @@
-//! Removing packages that nobody refers to.
+//! Garbage collection of packages, and of the records of readers that no longer use them.
+//!
+//! A package stays while a recorded reader refers to it, while an object that only the platform writes refers to it, or for a grace
+//! period after its last use. References of tenants count for packages that they may read, and so are charged for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures::TryStreamExt;
+use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube_types::marks::READERS_RECORDED;
 use kube_types::package::HelmPackage;
+use serde_json::{Map, Value, json};
 
+use super::readers::{self, ReaderEntry, Subject};
 use super::{Packages, last_use};
 use crate::failure::ChartError;
 
@@ -17,34 +24,112 @@ pub struct Collected {
     pub bytes: i64,
 }
 
+/// Who refers to which packages.
+#[derive(Clone, Debug, Default)]
+pub struct References {
+    /// Packages named by objects that only the platform writes.
+    pub platform: HashSet<String>,
+    /// By the names of workspaces: packages that their objects name, and the newest of those objects.
+    pub workspaces: HashMap<String, HashMap<String, Timestamp>>,
+}
+
+impl References {
+    pub fn add(&mut self, workspace: &str, package: &str, made: Timestamp) {
+        let newest = self.workspaces.entry(workspace.to_owned()).or_default();
+        let newest = newest.entry(package.to_owned()).or_insert(made);
+        *newest = made.max(*newest);
+    }
+
+    fn has(&self, workspace: &str, package: &str) -> bool {
+        self.workspaces.get(workspace).is_some_and(|packages| packages.contains_key(package))
+    }
+}
+
+/// The workspaces that exist, by name: UID and creation.
+pub type Living = HashMap<String, (String, Timestamp)>;
+
 impl Packages {
-    /// Removes every package that is not referred to, and that nobody wanted for a while. Somebody who wants one meanwhile
-    /// has it: it is removed as it was looked at, or not at all.
-    pub async fn collect(&self, referred: &HashSet<String>) -> Result<Collected, ChartError> {
-        let unused: Vec<HelmPackage> = self
-            .all()
-            .try_filter(|package| {
-                let unused = !referred.contains(&package.name_any()) && self.is_stale(package);
-                async move { unused }
-            })
-            .try_collect()
-            .await?;
+    /// Removes readers that neither exist nor use a package any more, and packages that nothing keeps. A package that is used
+    /// meanwhile stays: each is changed as it was read, or not at all.
+    pub async fn collect(&self, references: &References, living: &Living) -> Result<Collected, ChartError> {
+        let all: Vec<HelmPackage> = self.all().try_collect().await?;
         let mut collected = Collected::default();
-        for package in unused {
-            if self.remove(&package).await? {
-                collected.bytes += package.spec.size;
-                collected.removed.push(package.name_any());
+        for package in all {
+            let name = package.name_any();
+            let (stay, go): (Vec<ReaderEntry>, Vec<ReaderEntry>) =
+                readers::entries(&package).partition(|entry| self.stays(entry, &name, references, living));
+            let referred = references.platform.contains(&name)
+                || stay.iter().any(|entry| references.has(&entry.workspace, &name));
+            let fresh = stay.iter().map(|entry| entry.last_use).chain([last_use(&package)]).max();
+            if !referred && fresh.is_none_or(|at| self.is_stale(at)) {
+                if self.remove(&package).await? {
+                    collected.bytes = collected.bytes.saturating_add(package.spec.size);
+                    collected.removed.push(name);
+                }
+            } else if !go.is_empty() {
+                let dropped = go.into_iter().map(|entry| (entry.key, Value::Null)).collect();
+                self.annotate(&package, dropped).await?;
             }
         }
         Ok(collected)
     }
 
-    fn is_stale(&self, package: &HelmPackage) -> bool {
-        let age = self.clock.now().duration_since(last_use(package));
+    fn stays(&self, entry: &ReaderEntry, package: &str, references: &References, living: &Living) -> bool {
+        let is_former = match (entry.uid(), living.get(&entry.workspace)) {
+            (Some(uid), Some((now, _))) => uid != now,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        !is_former && (references.has(&entry.workspace, package) || !self.is_stale(entry.last_use))
+    }
+
+    /// Records the readers of packages that were kept before readers were recorded: the workspaces whose objects, as the
+    /// platform wrote them, refer to it. An object that is older than the workspace is of a former one of that name.
+    pub async fn adopt(&self, references: &References, living: &Living) -> Result<(), ChartError> {
+        let all = self.all().try_filter(|package| std::future::ready(!readers::is_recorded(package)));
+        let all: Vec<HelmPackage> = all.try_collect().await?;
+        for package in all {
+            let name = package.name_any();
+            let mut annotations = Map::from_iter([(READERS_RECORDED.to_owned(), json!("true"))]);
+            for (workspace, packages) in &references.workspaces {
+                let (Some(made), Some((uid, began))) = (packages.get(&name), living.get(workspace)) else {
+                    continue;
+                };
+                let subject = Subject::Workspace { name: workspace.clone(), uid: Some(uid.clone()) };
+                if let Some(key) = subject.annotation().filter(|_| made >= began) {
+                    annotations.insert(key, ReaderEntry::value(workspace, self.clock.now()).into());
+                }
+                if annotations.len() > readers::MAX_READERS {
+                    break;
+                }
+            }
+            self.annotate(&package, annotations).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes annotations of a package as it was read; one that changed meanwhile is left for the next time.
+    async fn annotate(
+        &self,
+        package: &HelmPackage,
+        annotations: Map<String, Value>,
+    ) -> Result<(), ChartError> {
+        let name = package.name_any();
+        self.forget(&name);
+        let metadata = json!({"resourceVersion": package.resource_version(), "annotations": annotations});
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        match self.entries.patch(&name, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
+    }
+
+    fn is_stale(&self, used: Timestamp) -> bool {
+        let age = self.clock.now().duration_since(used);
         jiff::SignedDuration::try_from(self.limits.grace).is_ok_and(|grace| age >= grace)
     }
 
-    /// Removes a package, and its bytes after it. Says whether it was still as it was looked at.
+    /// Removes a package, and its bytes after it. Says whether it was still as it was read.
     async fn remove(&self, package: &HelmPackage) -> Result<bool, ChartError> {
         let preconditions =
             Preconditions { uid: package.uid(), resource_version: package.resource_version() };

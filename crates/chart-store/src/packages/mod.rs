@@ -1,11 +1,14 @@
 //! Archives of charts in the cluster: a `HelmPackage`, and immutable ConfigMaps with its bytes.
 //!
 //! The package is written first, then its pieces, which belong to it, then that it is ready; who is killed in between leaves
-//! what the next one completes. Bytes are only believed if they have the digest that the package says. What nobody refers to is
-//! collected after a while; whoever wants to refer to a package keeps it first, and has half of that while to do so.
+//! what the next one completes. Bytes are only believed if they have the digest that the package says.
+//!
+//! A package is read by its recorded readers ([`readers`]), each of which is charged for it: a workspace has a quota, and all packages
+//! together a capacity. Packages that nothing refers to are collected after a grace period ([`collect`]); `keep` extends it.
 
 mod chunks;
-mod collect;
+pub mod collect;
+pub mod readers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,31 +25,40 @@ use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Client, ResourceExt};
 use kube_types::marks::MANAGED_BY;
-use kube_types::package::{HelmPackage, HelmPackageSpec, Origin, PackagedChart, phase};
+use kube_types::package::{HelmPackage, HelmPackageSpec, Origin, PREFIX, PackagedChart, phase};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-pub use collect::Collected;
+pub use collect::{Collected, Living, References};
+pub use readers::Subject;
 
-use crate::digest::Digest;
+use crate::digest::{Digest, NAMED};
 use crate::failure::ChartError;
 use crate::source::Fetched;
+use readers::ReaderEntry;
 
-/// What packages may take, and how long one is kept that nobody refers to.
-#[derive(Clone, Copy, Debug)]
+/// Budgets of packages in bytes, and how long one is kept that nothing refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// One archive.
     pub package: usize,
-    pub total: usize,
+    /// All packages that a workspace reads (`[store] quota`).
+    pub quota: u64,
+    /// All packages (`[store] capacity`).
+    pub capacity: u64,
     pub grace: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { package: 10 << 20, total: 256 << 20, grace: Duration::from_hours(1) }
+        Self { package: 10 << 20, quota: 32 << 20, capacity: 512 << 20, grace: Duration::from_hours(1) }
     }
 }
+
+/// The least that a package is charged, for the objects that it consists of: it bounds the number of packages, too.
+pub const LEAST_CHARGE: u64 = 32 << 10;
 
 /// How long we remember that a package was kept; far less than the grace.
 const REMEMBERED: Duration = Duration::from_mins(1);
@@ -57,8 +69,8 @@ pub struct Packages {
     chunks: Api<ConfigMap>,
     clock: Arc<dyn Clock>,
     limits: Limits,
-    kept: Mutex<HashMap<String, (Instant, Digest)>>,
-    /// One new package at a time, so that two cannot fill the same room.
+    kept: Mutex<HashMap<(String, Subject), (Instant, Digest)>>,
+    /// One new package or reader at a time, so that two do not use the same bytes of a budget.
     making: tokio::sync::Mutex<()>,
 }
 
@@ -82,48 +94,71 @@ impl Packages {
         self.limits
     }
 
-    /// Keeps a chart, and says what its package is called. Done twice it is done once.
-    pub async fn put(&self, fetched: &Fetched, origin: Origin) -> Result<String, ChartError> {
+    /// Keeps a chart for a reader, and returns the name of its package. Repeatable. The caller has the bytes, so the subject becomes a
+    /// reader.
+    pub async fn put(
+        &self,
+        fetched: &Fetched,
+        origin: Origin,
+        subject: &Subject,
+    ) -> Result<String, ChartError> {
         let (size, limit) = (fetched.bytes.len(), self.limits.package);
         if size > limit {
             return Err(ChartError::TooLarge { size, limit });
         }
         let name = fetched.digest.package();
-        if self.was_kept(&name) == Some(fetched.digest) {
+        if self.was_kept(&name, subject) == Some(fetched.digest) {
             return Ok(name);
         }
         let package = match self.entries.get_opt(&name).await? {
             Some(package) => package,
-            None => self.make(&name, fetched, origin).await?,
+            None => self.create(&name, fetched, origin, subject).await?,
         };
         if package.spec.digest != fetched.digest.to_string() {
             return Err(ChartError::Taken(name));
         }
+        let package = self.add_reader(package, subject).await?;
         if is_ready(&package) {
-            self.touch(&package).await?;
+            self.touch(&package, subject).await?;
         } else {
             chunks::write(&self.chunks, &package, &fetched.bytes).await?;
             self.mark(&name, phase::READY).await?;
         }
-        self.remember(&name, fetched.digest);
+        self.remember(&name, subject, fetched.digest);
         Ok(name)
     }
 
-    /// Sees to it that a package stays for a while, so that somebody can refer to it. Says which bytes it has.
-    pub async fn keep(&self, name: &str) -> Result<Digest, ChartError> {
-        if let Some(digest) = self.was_kept(name) {
+    /// Extends the grace period of a package, so that the subject can refer to it. Returns the digest of its bytes.
+    pub async fn keep(&self, name: &str, subject: &Subject) -> Result<Digest, ChartError> {
+        if let Some(digest) = self.was_kept(name, subject) {
             return Ok(digest);
         }
-        let package = self.read(name).await?;
+        let package = self.read(name, subject).await?;
         let digest = digest(&package)?;
-        self.touch(&package).await?;
-        self.remember(name, digest);
+        self.touch(&package, subject).await?;
+        self.remember(name, subject, digest);
         Ok(digest)
     }
 
+    /// Whether the subject may read the package with these bytes, if there is one.
+    pub async fn is_reader(&self, digest: &Digest, subject: &Subject) -> Result<bool, ChartError> {
+        let name = digest.package();
+        if self.was_kept(&name, subject) == Some(*digest) {
+            return Ok(true);
+        }
+        let package = self.entries.get_opt(&name).await?;
+        Ok(package
+            .is_some_and(|package| package.spec.digest == digest.to_string() && subject.may_read(&package)))
+    }
+
+    /// The size of a package that the subject may read.
+    pub async fn size(&self, name: &str, subject: &Subject) -> Result<u64, ChartError> {
+        Ok(size(&self.read(name, subject).await?))
+    }
+
     /// The bytes of a package.
-    pub async fn get(&self, name: &str) -> Result<Bytes, ChartError> {
-        let package = self.read(name).await?;
+    pub async fn get(&self, name: &str, subject: &Subject) -> Result<Bytes, ChartError> {
+        let package = self.read(name, subject).await?;
         let digest = digest(&package)?;
         let whole = match chunks::read(&self.chunks, &package).await? {
             Some(bytes) if Digest::of(&bytes) == digest => Ok(bytes),
@@ -138,39 +173,77 @@ impl Packages {
         whole
     }
 
-    async fn read(&self, name: &str) -> Result<HelmPackage, ChartError> {
-        check_subdomain(name).map_err(|_| ChartError::NoPackage(shortened(name)))?;
-        self.entries.get_opt(name).await?.ok_or_else(|| ChartError::NoPackage(name.to_owned()))
+    /// A package that the subject may read. Others are not there.
+    async fn read(&self, name: &str, subject: &Subject) -> Result<HelmPackage, ChartError> {
+        let found = if is_name(name) { self.entries.get_opt(name).await? } else { None };
+        let found = found.filter(|package| subject.may_read(package));
+        found.ok_or_else(|| ChartError::NoPackage(domain::ids::shortened(name)))
     }
 
-    async fn make(&self, name: &str, fetched: &Fetched, origin: Origin) -> Result<HelmPackage, ChartError> {
+    async fn create(
+        &self,
+        name: &str,
+        fetched: &Fetched,
+        origin: Origin,
+        subject: &Subject,
+    ) -> Result<HelmPackage, ChartError> {
         let _one_at_a_time = self.making.lock().await;
-        let held = self.size().await?;
-        let wanted = held + fetched.bytes.len();
-        if wanted > self.limits.total {
-            return Err(ChartError::Full { wanted, limit: self.limits.total });
-        }
         let package = HelmPackage {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 labels: Some([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())].into()),
+                annotations: Some(readers::initial(subject, self.clock.now())),
                 ..ObjectMeta::default()
             },
             spec: spec(fetched, origin),
             status: None,
         };
+        self.check_budgets(charge(&package), subject, true).await?;
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match self.entries.create(&params, &package).await {
-            // Somebody was faster.
-            Err(kube::Error::Api(status)) if status.code == 409 => self.read(name).await,
+            // Another request was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => self.read(name, &Subject::Platform).await,
             made => Ok(made?),
         }
     }
 
-    /// How many bytes all packages have.
-    async fn size(&self) -> Result<usize, ChartError> {
-        let sizes = self.all().map_ok(|package| usize::try_from(package.spec.size).unwrap_or_default());
-        sizes.try_fold(0, async |sum, size| Ok(sum + size)).await
+    /// Records a reader who has the bytes, and charges it.
+    async fn add_reader(&self, package: HelmPackage, subject: &Subject) -> Result<HelmPackage, ChartError> {
+        let Some(key) = subject.annotation() else { return Ok(package) };
+        if readers::entry(&package, subject).is_some() {
+            return Ok(package);
+        }
+        let _one_at_a_time = self.making.lock().await;
+        self.check_budgets(charge(&package), subject, false).await?;
+        let dropped = readers::surplus(&package).into_iter().map(|key| (key, serde_json::Value::Null));
+        let value = ReaderEntry::value(subject.workspace(), self.clock.now());
+        let annotations: serde_json::Map<_, _> = dropped.chain([(key, value.into())]).collect();
+        let patch = json!({"metadata": {"uid": package.uid(), "annotations": annotations}});
+        let patch = Patch::Merge(patch);
+        Ok(self.entries.patch(&package.name_any(), &PatchParams::default(), &patch).await?)
+    }
+
+    /// Refuses what would exceed the quota of the workspace or, for a new package, the capacity.
+    async fn check_budgets(&self, wanted: u64, subject: &Subject, new: bool) -> Result<(), ChartError> {
+        let (mut all, mut own) = (0_u64, 0_u64);
+        let mut packages = std::pin::pin!(self.all());
+        while let Some(package) = packages.try_next().await? {
+            let charge = charge(&package);
+            all = all.saturating_add(charge);
+            if readers::entry(&package, subject).is_some() {
+                own = own.saturating_add(charge);
+            }
+        }
+        let is_workspace = matches!(subject, Subject::Workspace { .. });
+        if is_workspace && own.saturating_add(wanted) > self.limits.quota {
+            let workspace = subject.workspace().to_owned();
+            return Err(ChartError::OverQuota { workspace, wanted, used: own, limit: self.limits.quota });
+        }
+        if new && all.saturating_add(wanted) > self.limits.capacity {
+            // How much others use is not told.
+            return Err(ChartError::Full { wanted, limit: self.limits.capacity });
+        }
+        Ok(())
     }
 
     fn all(&self) -> impl futures::Stream<Item = Result<HelmPackage, ChartError>> {
@@ -185,14 +258,22 @@ impl Packages {
         pages.map_ok(|page| futures::stream::iter(page.into_iter().map(Ok))).try_flatten()
     }
 
-    /// Says that somebody wants it, if that was not said lately.
-    async fn touch(&self, package: &HelmPackage) -> Result<(), ChartError> {
-        let age = self.clock.now().duration_since(last_use(package));
+    /// Records that the subject uses it, unless that was recorded lately.
+    async fn touch(&self, package: &HelmPackage, subject: &Subject) -> Result<(), ChartError> {
+        let own = readers::entry(package, subject);
+        let last = own.as_ref().map_or_else(|| last_use(package), |entry| entry.last_use);
         let half = jiff::SignedDuration::try_from(self.limits.grace / 2).unwrap_or(jiff::SignedDuration::MAX);
-        if age < half {
+        if self.clock.now().duration_since(last) < half {
             return Ok(());
         }
-        self.patch(&package.name_any(), json!({"lastUse": Time(self.clock.now())})).await
+        let Some(own) = own else {
+            return self.patch(&package.name_any(), json!({"lastUse": Time(self.clock.now())})).await;
+        };
+        let value = ReaderEntry::value(&own.workspace, self.clock.now());
+        let metadata = json!({"uid": package.uid(), "annotations": {own.key: value}});
+        let patch = Patch::Merge(json!({ "metadata": metadata }));
+        self.entries.patch(&package.name_any(), &PatchParams::default(), &patch).await?;
+        Ok(())
     }
 
     async fn mark(&self, name: &str, phase: &str) -> Result<(), ChartError> {
@@ -205,21 +286,38 @@ impl Packages {
         Ok(())
     }
 
-    /// The bytes of a package that was kept lately.
-    fn was_kept(&self, name: &str) -> Option<Digest> {
+    /// The digest of a package that the subject kept lately.
+    fn was_kept(&self, name: &str, subject: &Subject) -> Option<Digest> {
         let window = REMEMBERED.min(self.limits.grace / 4);
-        self.kept.lock().get(name).filter(|(at, _)| at.elapsed() < window).map(|(_, digest)| *digest)
+        let kept = self.kept.lock();
+        let known = kept.get(&(name.to_owned(), subject.clone()));
+        known.filter(|(at, _)| at.elapsed() < window).map(|(_, digest)| *digest)
     }
 
-    fn remember(&self, name: &str, digest: Digest) {
+    fn remember(&self, name: &str, subject: &Subject, digest: Digest) {
         let mut kept = self.kept.lock();
         kept.retain(|_, (at, _)| at.elapsed() < REMEMBERED);
-        kept.insert(name.to_owned(), (Instant::now(), digest));
+        kept.insert((name.to_owned(), subject.clone()), (Instant::now(), digest));
     }
 
     fn forget(&self, name: &str) {
-        self.kept.lock().remove(name);
+        self.kept.lock().retain(|(kept, _), _| kept != name);
     }
+}
+
+/// Whether a package can have this name.
+fn is_name(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| {
+        rest.len() == NAMED && rest.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
+    })
+}
+
+fn size(package: &HelmPackage) -> u64 {
+    u64::try_from(package.spec.size).unwrap_or_default()
+}
+
+fn charge(package: &HelmPackage) -> u64 {
+    size(package).max(LEAST_CHARGE)
 }
 
 fn spec(fetched: &Fetched, origin: Origin) -> HelmPackageSpec {
@@ -252,7 +350,7 @@ fn is_ready(package: &HelmPackage) -> bool {
     package.status.as_ref().is_some_and(|status| status.phase == phase::READY)
 }
 
-/// When somebody last wanted it.
+/// When it was created, or last used by the platform itself.
 fn last_use(package: &HelmPackage) -> jiff::Timestamp {
     let made = package.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let used = package.status.as_ref().and_then(|status| status.last_use.as_ref()).map(|time| time.0);

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chart_store::packages::Limits;
-use chart_store::{ChartError, Digest, Fetched, Packages};
+use chart_store::packages::{Living, References};
+use chart_store::{ChartError, Digest, Fetched, Packages, Subject};
 use domain::Kind;
 use domain::clock::SystemClock;
 use jiff::SignedDuration;
@@ -42,9 +43,9 @@ async fn what_is_kept_comes_back_as_it_was() {
     let world = World::new().await;
     let packages = packages(world.platform());
     for chart in [fetched(archive("small", "1.0.0")).await, big().await] {
-        let name = packages.put(&chart, Origin::Upload).await.unwrap();
+        let name = packages.put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
         assert_eq!(name, chart.digest.package());
-        assert_eq!(packages.get(&name).await.unwrap(), chart.bytes);
+        assert_eq!(packages.get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
         let package = Api::<HelmPackage>::all(world.admin()).get(&name).await.unwrap();
         let spec = package.spec;
         assert_eq!((spec.digest, &*spec.chart.name), (chart.digest.to_string(), chart.name()));
@@ -63,12 +64,12 @@ async fn what_is_kept_comes_back_as_it_was() {
 async fn keeping_again_writes_nothing() {
     let (world, fault) = (World::new().await, testkit::Fault::none());
     let chart = big().await;
-    packages(world.platform()).put(&chart, Origin::Upload).await.unwrap();
+    packages(world.platform()).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     let again = packages(fault.over(world.platform()));
-    again.put(&chart, Origin::RepoCache).await.unwrap();
+    again.put(&chart, Origin::RepoCache, &Subject::Platform).await.unwrap();
     assert_eq!((fault.calls(), fault.writes()), (1, 0));
-    again.put(&chart, Origin::RepoCache).await.unwrap();
-    again.keep(&chart.digest.package()).await.unwrap();
+    again.put(&chart, Origin::RepoCache, &Subject::Platform).await.unwrap();
+    again.keep(&chart.digest.package(), &Subject::Platform).await.unwrap();
     assert_eq!(fault.calls(), 1, "what was kept a moment ago is not asked about");
 }
 
@@ -76,11 +77,11 @@ async fn keeping_again_writes_nothing() {
 async fn a_package_is_whole_after_every_kill() {
     let chart = big().await;
     let act = async |world: &World, fault: &testkit::Fault| {
-        packages(fault.over(world.platform())).put(&chart, Origin::Upload).await.map(drop)
+        packages(fault.over(world.platform())).put(&chart, Origin::Upload, &Subject::Platform).await.map(drop)
     };
     let check = async |world: &World| {
         let packages = packages(world.platform());
-        assert_eq!(packages.get(&chart.digest.package()).await.unwrap(), chart.bytes);
+        assert_eq!(packages.get(&chart.digest.package(), &Subject::Platform).await.unwrap(), chart.bytes);
         let all = Api::<HelmPackage>::all(world.admin()).list(&ListParams::default()).await.unwrap();
         assert_eq!(all.items.len(), 1);
         assert_eq!(all.items[0].status.as_ref().unwrap().phase, phase::READY);
@@ -94,10 +95,12 @@ async fn what_is_half_written_is_not_read() {
     let world = World::new().await;
     let chart = big().await;
     let fault = testkit::Fault::after_writes(2, testkit::Blow::Before);
-    assert!(packages(fault.over(world.platform())).put(&chart, Origin::Upload).await.is_err());
-    let said = packages(world.platform()).get(&chart.digest.package()).await.unwrap_err();
+    assert!(
+        packages(fault.over(world.platform())).put(&chart, Origin::Upload, &Subject::Platform).await.is_err()
+    );
+    let said = packages(world.platform()).get(&chart.digest.package(), &Subject::Platform).await.unwrap_err();
     assert!(matches!(said, ChartError::Incomplete(_)), "{said}");
-    let said = packages(world.platform()).get("pkg-none").await.unwrap_err();
+    let said = packages(world.platform()).get("pkg-none", &Subject::Platform).await.unwrap_err();
     assert_eq!((said.kind(), &*said.to_string()), (Kind::NotFound, "there is no package `pkg-none`"));
 }
 
@@ -106,11 +109,11 @@ async fn what_was_lost_is_noticed_and_completed() {
     let world = World::new().await;
     let chart = big().await;
     let packages = packages(world.platform());
-    let name = packages.put(&chart, Origin::Upload).await.unwrap();
+    let name = packages.put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     pieces(&world).delete(&format!("{name}.1"), &DeleteParams::default()).await.unwrap();
-    assert!(matches!(packages.get(&name).await, Err(ChartError::Incomplete(_))));
-    packages.put(&chart, Origin::Upload).await.unwrap();
-    assert_eq!(packages.get(&name).await.unwrap(), chart.bytes);
+    assert!(matches!(packages.get(&name, &Subject::Platform).await, Err(ChartError::Incomplete(_))));
+    packages.put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
+    assert_eq!(packages.get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
 
     // And what somebody exchanged.
     let mut piece = pieces(&world).get(&format!("{name}.1")).await.unwrap();
@@ -120,9 +123,9 @@ async fn what_was_lost_is_noticed_and_completed() {
     let other = k8s_openapi::ByteString(vec![7; PIECE]);
     piece.binary_data.as_mut().unwrap().insert("chunk".to_owned(), other);
     pieces(&world).create(&PostParams::default(), &piece).await.unwrap();
-    assert!(matches!(packages.get(&name).await, Err(ChartError::Corrupt(_))));
-    packages.put(&chart, Origin::Upload).await.unwrap();
-    assert_eq!(packages.get(&name).await.unwrap(), chart.bytes);
+    assert!(matches!(packages.get(&name, &Subject::Platform).await, Err(ChartError::Corrupt(_))));
+    packages.put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
+    assert_eq!(packages.get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
 }
 
 /// One that a former package left behind goes with that one, and may not be relied on.
@@ -135,7 +138,7 @@ async fn a_piece_that_is_not_the_packages_own_is_replaced() {
         ConfigMap { binary_data: Some([("chunk".to_owned(), data)].into()), ..ConfigMap::default() };
     stray.metadata.name = Some(format!("{}.0", chart.digest.package()));
     pieces(&world).create(&PostParams::default(), &stray).await.unwrap();
-    let name = packages(world.platform()).put(&chart, Origin::Upload).await.unwrap();
+    let name = packages(world.platform()).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     let package = Api::<HelmPackage>::all(world.admin()).get(&name).await.unwrap();
     let piece = pieces_of(&world, &name).await.remove(0);
     assert_eq!(Some(&piece.owner_references()[0].uid), package.metadata.uid.as_ref());
@@ -145,7 +148,7 @@ async fn a_piece_that_is_not_the_packages_own_is_replaced() {
 async fn a_package_never_changes() {
     let world = World::new().await;
     let name = packages(world.platform())
-        .put(&fetched(archive("web", "1.0.0")).await, Origin::Upload)
+        .put(&fetched(archive("web", "1.0.0")).await, Origin::Upload, &Subject::Platform)
         .await
         .unwrap();
     let all = Api::<HelmPackage>::all(world.admin());
@@ -165,19 +168,28 @@ async fn a_name_that_other_bytes_have_is_not_theirs() {
     })).unwrap();
     package.status = None;
     Api::<HelmPackage>::all(world.admin()).create(&PostParams::default(), &package).await.unwrap();
-    let said = packages(world.platform()).put(&chart, Origin::Upload).await.unwrap_err();
+    let said = packages(world.platform()).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap_err();
     assert_eq!(said.kind(), Kind::Conflict);
 }
 
 #[tokio::test]
 async fn there_is_a_limit_for_one_and_for_all() {
     let world = World::new().await;
-    let limits = Limits { package: 2200, total: 3000, ..Limits::default() };
+    let limits = Limits { package: 2200, capacity: 50_000, ..Limits::default() };
     let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
-    let said = packages.put(&fetched(large("web", "1.0.0", 3000)).await, Origin::Upload).await.unwrap_err();
+    let said = packages
+        .put(&fetched(large("web", "1.0.0", 3000)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap_err();
     assert_eq!(said.kind(), Kind::TooLarge);
-    packages.put(&fetched(large("one", "1.0.0", 1500)).await, Origin::Upload).await.unwrap();
-    let said = packages.put(&fetched(large("two", "1.0.0", 1600)).await, Origin::Upload).await.unwrap_err();
+    packages
+        .put(&fetched(large("one", "1.0.0", 1500)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap();
+    let said = packages
+        .put(&fetched(large("two", "1.0.0", 1600)).await, Origin::Upload, &Subject::Platform)
+        .await
+        .unwrap_err();
     assert_eq!(said.kind(), Kind::Exhausted, "{said}");
     let all = Api::<HelmPackage>::all(world.admin()).list(&ListParams::default()).await.unwrap();
     assert_eq!(all.items.len(), 1);
@@ -192,18 +204,23 @@ async fn what_nobody_refers_to_goes_after_a_while() {
     let clock = HeldClock::new();
     let world = World::at(Arc::new(clock.clone())).await;
     let (used, unused) = (fetched(archive("used", "1.0.0")).await, big().await);
-    let used_name = at(&world, &clock).put(&used, Origin::Upload).await.unwrap();
-    let name = at(&world, &clock).put(&unused, Origin::Upload).await.unwrap();
-    let referred = HashSet::from([used_name.clone()]);
-    assert_eq!(at(&world, &clock).collect(&referred).await.unwrap().removed, [""; 0], "not at once");
+    let used_name = at(&world, &clock).put(&used, Origin::Upload, &Subject::Platform).await.unwrap();
+    let name = at(&world, &clock).put(&unused, Origin::Upload, &Subject::Platform).await.unwrap();
+    let platform = HashSet::from([used_name.clone()]);
+    let (referred, living) = (References { platform, ..References::default() }, Living::new());
+    assert_eq!(at(&world, &clock).collect(&referred, &living).await.unwrap().removed, [""; 0], "not at once");
     clock.advance(SignedDuration::from_secs(3599));
-    assert_eq!(at(&world, &clock).collect(&referred).await.unwrap().removed, [""; 0], "not before its time");
+    assert_eq!(
+        at(&world, &clock).collect(&referred, &living).await.unwrap().removed,
+        [""; 0],
+        "not before its time"
+    );
     clock.advance(SignedDuration::from_secs(2));
-    let collected = at(&world, &clock).collect(&referred).await.unwrap();
+    let collected = at(&world, &clock).collect(&referred, &living).await.unwrap();
     assert_eq!(collected.removed, [&*name]);
     assert_eq!(collected.bytes, i64::try_from(unused.bytes.len()).unwrap());
-    assert!(matches!(at(&world, &clock).get(&name).await, Err(ChartError::NoPackage(_))));
-    assert_eq!(at(&world, &clock).get(&used_name).await.unwrap(), used.bytes);
+    assert!(matches!(at(&world, &clock).get(&name, &Subject::Platform).await, Err(ChartError::NoPackage(_))));
+    assert_eq!(at(&world, &clock).get(&used_name, &Subject::Platform).await.unwrap(), used.bytes);
     until("its pieces go with it", async || pieces_of(&world, &name).await.is_empty().then_some(())).await;
 }
 
@@ -212,20 +229,23 @@ async fn what_somebody_wants_again_stays_for_a_while() {
     let clock = HeldClock::new();
     let world = World::at(Arc::new(clock.clone())).await;
     let chart = big().await;
-    let name = at(&world, &clock).put(&chart, Origin::Upload).await.unwrap();
+    let name = at(&world, &clock).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     for how in ["put", "keep"] {
         clock.advance(SignedDuration::from_secs(3601));
         match how {
-            "put" => drop(at(&world, &clock).put(&chart, Origin::Upload).await.unwrap()),
-            _ => drop(at(&world, &clock).keep(&name).await.unwrap()),
+            "put" => drop(at(&world, &clock).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap()),
+            _ => drop(at(&world, &clock).keep(&name, &Subject::Platform).await.unwrap()),
         }
-        let collected = at(&world, &clock).collect(&HashSet::new()).await.unwrap();
+        let collected = at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap();
         assert_eq!(collected.removed, [""; 0], "{how}");
     }
     // Removed and kept again at once: the pieces of the former one may not take the new one's place.
     clock.advance(SignedDuration::from_secs(3601));
-    assert_eq!(at(&world, &clock).collect(&HashSet::new()).await.unwrap().removed, [&*name]);
-    at(&world, &clock).put(&chart, Origin::Upload).await.unwrap();
+    assert_eq!(
+        at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap().removed,
+        [&*name]
+    );
+    at(&world, &clock).put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     world.cluster.rest().await;
-    assert_eq!(at(&world, &clock).get(&name).await.unwrap(), chart.bytes);
+    assert_eq!(at(&world, &clock).get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
 }

@@ -50,6 +50,11 @@ impl Content {
         digest
     }
 
+    /// Removes the bytes of an archive, which its manifest still names.
+    pub fn forget(&self, digest: &Digest) {
+        self.blobs.lock().unwrap().remove(&digest.to_string());
+    }
+
     pub async fn serve(&self, gate: Gate) -> Served {
         let content = self.clone();
         Served::new(move |request| content.answer(&gate, &request)).await

@@ -6,6 +6,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 use chart_store::oci::Reference;
+use chart_store::work::Work;
 use chart_store::{Fetched, Fetcher, Repository, repository};
 use clap::Args;
 use helm_chart::archive::Limits;
@@ -246,7 +247,8 @@ fn file_name(address: &Address, fetched: &Fetched) -> String {
 
 /// Fetches the index of a repository, as it is written.
 pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
-    wait(repository::download(&client(), repository, profile))?.map_err(|error| error.to_string())
+    wait(repository::download(&client(), repository, profile, &Work::unbounded()))?
+        .map_err(|error| error.to_string())
 }
 
 fn client() -> Client {

@@ -23,6 +23,8 @@ pub struct Limits {
     /// One file; Helm 4 knows no such limit.
     pub file: usize,
     pub entries: usize,
+    /// Text of all files that are parsed when a chart is loaded: metadata, locks, default values.
+    pub parsed: usize,
     /// How deep charts lie in charts.
     pub depth: usize,
 }
@@ -37,6 +39,7 @@ impl Limits {
                 Profile::Helm4 => usize::MAX,
             },
             entries: 100_000,
+            parsed: 100 << 20,
             depth: 32,
         }
     }

@@ -30,6 +30,13 @@ use crate::typed::{self, Keys, Shape};
 
 /// The largest index that is read, in bytes. The largest public ones have some 50 MB.
 pub const MAX_INDEX: usize = 256 << 20;
+/// The largest entry that is parsed by itself, in bytes; a text with a larger one is parsed as a whole.
+pub const MAX_ENTRY: usize = 1 << 20;
+/// The largest index that [`Index::parse_bounded`] parses as a whole, in bytes.
+pub const MAX_WHOLE: usize = 4 << 20;
+/// Warnings kept of one index, and letters of a name in each.
+const MAX_WARNINGS: usize = 1_000;
+const NAME_LETTERS: usize = 253;
 
 /// A repository's index.
 #[derive(Clone, Debug)]
@@ -67,6 +74,8 @@ pub enum IndexError {
     Empty,
     #[error("index is larger than {0} bytes")]
     TooLarge(usize),
+    #[error("index is not laid out as Helm writes it and is larger than {0} bytes")]
+    Layout(usize),
     #[error("{0}")]
     Text(Str),
     #[error("no API version specified")]
@@ -96,6 +105,30 @@ impl Index {
         }
     }
 
+    /// Reads an index with bounded memory: its entries are parsed one by one, each of at most [`MAX_ENTRY`] bytes. Only a text of
+    /// at most [`MAX_WHOLE`] bytes is parsed as a whole where its layout asks for that.
+    pub fn parse_bounded(text: &Bytes, profile: Profile) -> Result<Self, IndexError> {
+        if text.len() <= MAX_WHOLE {
+            return Self::parse(text, profile);
+        }
+        let cut = Self::scan(text, profile).or_else(|| Self::parse_pieces(text, profile));
+        cut.unwrap_or(Err(IndexError::Layout(MAX_WHOLE)))
+    }
+
+    /// How many bytes of text it holds.
+    pub fn text_len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// How many versions of charts it has.
+    pub fn len(&self) -> usize {
+        self.charts.values().map(Vec::len).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Reads an index in the layout that Helm writes. Nothing: it is another, or there is something wrong with it.
     pub fn scan(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
         let found = scan::scan(text)?;
@@ -105,6 +138,9 @@ impl Index {
         for chart in found.charts {
             let mut places = Vec::with_capacity(chart.versions.len());
             for seen in chart.versions {
+                if seen.span.len() > MAX_ENTRY {
+                    return None;
+                }
                 if seen.is_plainly_valid(profile) {
                     places.push(Place { version: seen.version.into(), span: seen.span });
                 } else {
@@ -120,6 +156,10 @@ impl Index {
     /// Reads an index entry by entry. Nothing: it cannot be cut, or there is something wrong with it.
     pub fn parse_pieces(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
         let pieces = pieces::pieces(text)?;
+        let longest = pieces.charts.iter().flat_map(|(_, items)| items).map(ExactSizeIterator::len).max();
+        if longest.unwrap_or_default().max(pieces.head.len()) > MAX_ENTRY {
+            return None;
+        }
         let head = typed::read(pieces.head.as_bytes(), &entry::INDEX, profile, Keys::Strict).ok()?;
         let mut index = Self::empty(profile, text.clone());
         index.api_version = text_of(&head, "apiVersion");
@@ -174,16 +214,20 @@ impl Index {
     /// Hands on the version of an entry, if it is valid.
     fn take(&mut self, name: &str, data: Data, place: impl FnOnce(Str)) {
         if data == Data::Null {
-            self.warnings.push(format!("skipping loading invalid entry for chart {name:?}: empty entry"));
+            self.warn(name, ": empty entry");
             return;
         }
         match ChartVersion::from_data(data, self.profile) {
             Ok(version) => place(version.metadata.version),
-            Err((version, problem)) => {
-                let skipped =
-                    format!("skipping loading invalid entry for chart {name:?} {version:?}: {problem}");
-                self.warnings.push(skipped);
-            }
+            Err((version, problem)) => self.warn(name, &format!(" {version:?}: {problem}")),
+        }
+    }
+
+    fn warn(&mut self, name: &str, problem: &str) {
+        if self.warnings.len() < MAX_WARNINGS {
+            let name: String = name.chars().take(NAME_LETTERS).collect();
+            let problem: String = problem.chars().take(4 * NAME_LETTERS).collect();
+            self.warnings.push(format!("skipping loading invalid entry for chart {name:?}{problem}"));
         }
     }
 

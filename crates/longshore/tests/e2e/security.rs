@@ -9,5 +9,6 @@ mod identities;
 mod names;
 mod nodes;
 mod objects;
+mod packages;
 mod paths;
 mod traffic;

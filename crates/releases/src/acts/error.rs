@@ -66,6 +66,10 @@ pub enum Error {
     NotFailed(String),
     #[error("you listen to {0} releases already, and more at once are not let in; end one")]
     Listening(usize),
+    #[error(
+        "workspace `{workspace}` has {used} repositories (limit {limit}): delete one that is no longer needed"
+    )]
+    TooManyRepos { workspace: String, used: usize, limit: usize },
     #[error("the records of the release cannot be read")]
     Records(#[from] StorageError),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -90,7 +94,7 @@ impl Error {
             Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Unstated(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
-            Self::Listening(_) => Kind::Exhausted,
+            Self::Listening(_) | Self::TooManyRepos { .. } => Kind::Exhausted,
             Self::Chart(error) => error.kind(),
             Self::Moved(_) => Kind::Precondition,
             Self::Helm(error) => error.kind(),

@@ -1,7 +1,7 @@
 //! Archives of charts that somebody brings.
 
 use bytes::Bytes;
-use chart_store::{Reader, Source};
+use chart_store::Reader;
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
 use domain::{Actor, Place, Refusal};
@@ -34,16 +34,17 @@ pub struct PackageReport {
 }
 
 impl Releases {
-    /// Keeps an archive for those who may ask for releases, in this workspace or in any.
+    /// Keeps an archive for a workspace or, where none is named, for all in which the caller may change releases. An administrator
+    /// who names none keeps it for all workspaces.
     pub async fn keep_package(
         &self,
         actor: &Actor,
         workspace: Option<&str>,
         archive: Bytes,
     ) -> Result<PackageReport, Error> {
-        may_bring(actor, workspace)?;
+        let readers = readers(actor, workspace)?;
         let size = archive.len();
-        let found = self.parts().charts.get(&Source::Archive(archive), &Reader::Platform).await?;
+        let found = self.parts().charts.upload(archive, &readers).await?;
         let chart = found.ready.chart();
         let metadata = &chart.metadata;
         let kind = if metadata.chart_type.is_empty() { "application" } else { &metadata.chart_type };
@@ -62,17 +63,22 @@ impl Releases {
     }
 }
 
-fn may_bring(actor: &Actor, workspace: Option<&str>) -> Result<(), Error> {
+/// Who reads an archive that the caller uploads, and is charged for it.
+fn readers(actor: &Actor, workspace: Option<&str>) -> Result<Vec<Reader>, Error> {
     let may = |workspace: &WorkspaceName| actor.may(Capability::ChangeReleases, Place::Workspace(workspace));
-    match workspace {
-        Some(name) => {
-            let workspace = name.parse().map_err(|_| Error::NoWorkspace(name.to_owned()))?;
-            may(&workspace).map_err(|refusal| match refusal {
-                Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
-                other => other.into(),
-            })
-        }
-        None if actor.memberships.keys().any(|workspace| may(workspace).is_ok()) => Ok(()),
-        None => Ok(actor.may(Capability::ChangeReleases, Place::Platform)?),
+    if let Some(name) = workspace {
+        let workspace = name.parse().map_err(|_| Error::NoWorkspace(name.to_owned()))?;
+        may(&workspace).map_err(|refusal| match refusal {
+            Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
+            other => other.into(),
+        })?;
+        return Ok(vec![Reader::Workspace(name.to_owned())]);
     }
+    let platform = actor.may(Capability::ChangeReleases, Place::Platform);
+    if platform.is_ok() {
+        return Ok(vec![Reader::Everyone]);
+    }
+    let own = actor.memberships.keys().filter(|workspace| may(workspace).is_ok());
+    let own: Vec<Reader> = own.map(|workspace| Reader::Workspace(workspace.to_string())).collect();
+    if own.is_empty() { Err(platform.err().map_or(Error::NoPerson, Error::from)) } else { Ok(own) }
 }

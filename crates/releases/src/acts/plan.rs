@@ -205,7 +205,8 @@ impl Releases {
             (Some(source), _) => Ok(self.parts().charts.get(source, reader).await?),
             (None, Some(request)) => {
                 let source = Source::Package(request.spec.chart.package.clone());
-                Ok(self.parts().charts.get(&source, &Reader::Platform).await?)
+                let reader = Reader::PlatformFor(request.spec.workspace.clone());
+                Ok(self.parts().charts.get(&source, &reader).await?)
             }
             (None, None) => Err(Error::Invalid("a new release needs a `chart`".to_owned())),
         }

@@ -67,6 +67,7 @@ impl Controller {
         };
         let reader = match (&spec.request_ref, self.people.workspace_of(namespace)) {
             (None, Some(workspace)) => Reader::Workspace(workspace.to_string()),
+            (Some(_), Some(workspace)) => Reader::PlatformFor(workspace.to_string()),
             _ => Reader::Platform,
         };
         let chart = self.charts.get(&source, &reader).await;

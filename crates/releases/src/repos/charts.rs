@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use chart_store::work::Work;
 use chart_store::{ChartError, Reader};
 use domain::Actor;
-use helm_chart::index::{ChartVersion, Index};
+use helm_chart::index::{ChartVersion, Index, MAX_ENTRY};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,8 +43,11 @@ pub struct VersionEntry {
 impl Releases {
     /// The charts of a repository, by name.
     pub async fn repo_charts(&self, actor: &Actor, repo: &str) -> Result<Vec<ChartEntry>, Error> {
-        let index = self.index(actor, repo).await?;
-        beside(move || index.names().filter_map(|name| entry(&index, name)).collect()).await
+        let (index, work) = self.index(actor, repo).await?;
+        let needed = memory(&index);
+        let listed =
+            work.run(needed, None, move |_| index.names().filter_map(|name| entry(&index, name)).collect());
+        Ok(listed.await.map_err(ChartError::from)?)
     }
 
     /// The versions of a chart, the newest first.
@@ -53,30 +57,37 @@ impl Releases {
         repo: &str,
         chart: &str,
     ) -> Result<Vec<VersionEntry>, Error> {
-        let index = self.index(actor, repo).await?;
-        let name = chart.to_owned();
-        let versions: Vec<VersionEntry> =
-            beside(move || index.entries(&name).filter_map(Result::ok).map(|one| version(&one)).collect())
-                .await?;
+        let (index, work) = self.index(actor, repo).await?;
+        let (name, needed) = (chart.to_owned(), memory(&index));
+        let versions = work.run(needed, None, move |_| {
+            index.entries(&name).filter_map(Result::ok).map(|one| version(&one)).collect()
+        });
+        let versions: Vec<VersionEntry> = versions.await.map_err(ChartError::from)?;
         if versions.is_empty() {
             return Err(ChartError::NoChart { repo: repo.to_owned(), chart: chart.to_owned() }.into());
         }
         Ok(versions)
     }
 
-    async fn index(&self, actor: &Actor, repo: &str) -> Result<Arc<Index>, Error> {
+    /// The index of a repository, and the pool in which it is read further. A repository of all is charged to the caller's first
+    /// workspace.
+    async fn index(&self, actor: &Actor, repo: &str) -> Result<(Arc<Index>, Work), Error> {
         let seen = self.seen_repo(actor, repo).await?;
-        let reader = match seen.spec.workspace {
-            workspace if workspace.is_empty() => Reader::Platform,
-            workspace => Reader::Workspace(workspace),
+        let own = actor.memberships.keys().next();
+        let reader = match (seen.spec.workspace, own) {
+            (workspace, _) if !workspace.is_empty() => Reader::Workspace(workspace),
+            (_, Some(own)) => Reader::Workspace(own.to_string()),
+            (_, None) => Reader::Platform,
         };
-        Ok(self.parts().charts.store().index(repo, &reader).await?)
+        let store = self.parts().charts.store();
+        Ok((store.index(repo, &reader).await?, store.work(&reader)))
     }
 }
 
-/// Beside the runtime: an index is read as it is asked for, and can be large.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| ChartError::Interrupted.into())
+/// The most memory that a list of an index' entries takes, with one entry as data beside it.
+fn memory(index: &Index) -> u64 {
+    let list = index.text_len().saturating_add(index.len().saturating_mul(size_of::<ChartEntry>()));
+    list.saturating_add(32 * index.text_len().min(MAX_ENTRY)) as u64
 }
 
 /// A chart whose newest version cannot be read is left out.

@@ -12,7 +12,7 @@ use kube_types::marks::REPO_CREDENTIALS_TYPE;
 use kube_types::repo::CredentialRef;
 use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
 
-use super::labels;
+use super::{labels, refused};
 use crate::Releases;
 use crate::acts::Error;
 
@@ -69,12 +69,15 @@ impl Releases {
         if data.is_empty() {
             return Ok(None);
         }
+        let annotations = self.annotations(&repo.spec.workspace).await?;
+        repo.annotations_mut().extend(annotations.clone().unwrap_or_default());
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("repo-{}-{}", repo.name_any(), &unique[..8]);
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 labels: Some(labels(&repo.spec.workspace)),
+                annotations,
                 ..ObjectMeta::default()
             },
             type_: Some(REPO_CREDENTIALS_TYPE.to_owned()),
@@ -82,7 +85,7 @@ impl Releases {
             data: Some(data),
             ..Secret::default()
         };
-        self.credentials_api().create(&PostParams::default(), &secret).await?;
+        self.credentials_api().create(&PostParams::default(), &secret).await.map_err(refused)?;
         repo.spec.credential_ref = Some(CredentialRef { name: name.clone() });
         Ok(Some(name))
     }

@@ -8,14 +8,18 @@ pub mod charts;
 pub mod credentials;
 pub mod view;
 
+use std::collections::BTreeMap;
+
+use chart_store::charts::belongs;
+use chart_store::failure::reason;
 use domain::ids::{WorkspaceName, shortened};
 use domain::names::check_subdomain;
 use domain::roles::Capability;
-use domain::{Actor, Place, Refusal};
+use domain::{Actor, Kind, Place, Refusal};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
-use kube_types::marks::{MANAGED_BY, WORKSPACE};
+use kube_types::marks::{MANAGED_BY, WORKSPACE, WORKSPACE_UID};
 use kube_types::repo::HelmRepoCredential;
 use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
 
@@ -89,12 +93,13 @@ impl Releases {
             let seen = name.parse().ok().filter(|name| reads(actor, Some(name)).is_ok());
             seen.ok_or_else(|| Error::NoWorkspace(name.to_owned()))?;
         }
-        let all = self.repo_api().list(&ListParams::default()).await?;
+        let all = self.repo_api().list(&ListParams::default()).await.map_err(refused)?;
+        let living = self.parts().charts.store().living().await?;
         let wanted = |repo: &&HelmRepo| {
             let of = &repo.spec.workspace;
             (of.is_empty() || workspace.is_none_or(|wanted| wanted == of))
                 && sees(actor, repo)
-                && self.is_living(repo)
+                && belongs(repo, living.get(of))
         };
         Ok(all.items.iter().filter(wanted).map(RepoView::of).collect())
     }
@@ -121,11 +126,15 @@ impl Releases {
                 ..HelmRepoSpec::default()
             },
         );
-        let annotations = place.as_ref().and_then(|name| workspace_annotation(&*self.parts().people, name));
-        written.metadata = ObjectMeta { labels: Some(labels(&workspace)), annotations, ..written.metadata };
-        if self.repo_api().get_opt(&object).await?.is_some() {
+        written.metadata = ObjectMeta {
+            labels: Some(labels(&workspace)),
+            annotations: self.annotations(&workspace).await?,
+            ..written.metadata
+        };
+        if self.repo_api().get_opt(&object).await.map_err(refused)?.is_some() {
             return Err(Error::RepoExists(object));
         }
+        self.check_count(&workspace).await?;
         let kept = self.admit(&mut written, credentials).await?;
         self.checked(&written, check, kept.as_deref()).await?;
         match self.repo_api().create(&PostParams::default(), &written).await {
@@ -134,7 +143,7 @@ impl Releases {
                 self.forget_credentials(kept.as_deref()).await;
                 Err(match error {
                     kube::Error::Api(status) if status.is_already_exists() => Error::RepoExists(object),
-                    other => other.into(),
+                    other => refused(other),
                 })
             }
         }
@@ -182,7 +191,7 @@ impl Releases {
                 self.forget_credentials(kept.as_deref()).await;
                 Err(match error {
                     kube::Error::Api(status) if status.is_conflict() => Error::Changed(name.to_owned()),
-                    other => other.into(),
+                    other => refused(other),
                 })
             }
         }
@@ -197,7 +206,34 @@ impl Releases {
         if answered.is_err() {
             self.forget_credentials(kept).await;
         }
-        answered.map_err(|error| Error::BadRepo { url: repo.spec.url.clone(), why: error.to_string() })
+        answered.map_err(|error| match error.kind() {
+            // The repository may be good: nobody had the time to look.
+            Kind::Exhausted | Kind::Internal => error.into(),
+            _ => Error::BadRepo { url: repo.spec.url.clone(), why: error.to_string() },
+        })
+    }
+
+    /// Refuses one more repository where a workspace has its number of them.
+    async fn check_count(&self, workspace: &str) -> Result<(), Error> {
+        if workspace.is_empty() {
+            return Ok(());
+        }
+        let own =
+            ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS as u32 + 1);
+        let used = self.repo_api().list_metadata(&own).await.map_err(refused)?.items.len();
+        if used >= MAX_REPOS {
+            return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit: MAX_REPOS });
+        }
+        Ok(())
+    }
+
+    /// Annotations of what belongs to a workspace: its UID, by which a later one of the same name is told apart.
+    async fn annotations(&self, workspace: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
+        if workspace.is_empty() {
+            return Ok(None);
+        }
+        let uid = self.parts().charts.store().workspace_uid(workspace).await?;
+        Ok(uid.map(|uid| [(WORKSPACE_UID.to_owned(), uid)].into()))
     }
 
     /// Forgets a repository. Releases of its charts stay: those are kept.
@@ -205,25 +241,18 @@ impl Releases {
         let repo = self.written_repo(actor, name, seen).await?;
         let this_one = Preconditions { uid: repo.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
-        self.repo_api().delete(name, &params).await?;
+        self.repo_api().delete(name, &params).await.map_err(refused)?;
         self.forget_credentials(repo.spec.credential_ref.as_ref().map(|named| named.name.as_str())).await;
         Ok(())
     }
 
-    /// Whether a repository is the present workspace's, and not one that a former workspace of the name left behind.
-    fn is_living(&self, repo: &HelmRepo) -> bool {
-        place(&repo.spec.workspace).is_ok_and(|place| {
-            place.is_none_or(|name| is_of_living_workspace(&*self.parts().people, &name, &repo.metadata))
-        })
-    }
-
     /// A repository that they may see.
     async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
-        check_subdomain(name).map_err(|_| Error::NoRepo(shortened(name)))?;
-        let found = self.repo_api().get_opt(name).await?;
-        found
-            .filter(|repo| sees(actor, repo) && self.is_living(repo))
-            .ok_or_else(|| Error::NoRepo(name.to_owned()))
+        let unknown = || Error::NoRepo(shortened(name));
+        check_subdomain(name).map_err(|_| unknown())?;
+        let found = self.repo_api().get_opt(name).await.map_err(refused)?;
+        let found = found.filter(|repo| sees(actor, repo)).ok_or_else(unknown)?;
+        if self.parts().charts.store().is_of_living(&found).await? { Ok(found) } else { Err(unknown()) }
     }
 
     /// A repository that they may change, as they saw it.
@@ -238,7 +267,23 @@ impl Releases {
     }
 }
 
-fn labels(workspace: &str) -> std::collections::BTreeMap<String, String> {
+/// Repositories of one workspace.
+pub const MAX_REPOS: usize = 64;
+
+/// Why a call of the platform's own failed, for the caller: what is wrong with the object where it was not valid, and no more than a
+/// reason otherwise.
+fn refused(error: kube::Error) -> Error {
+    match &error {
+        kube::Error::Api(status) if matches!(status.code, 400 | 422) => error.into(),
+        kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
+            let message = format!("the repository could not be written or read: {}", reason(&error));
+            Error::Kubernetes { kind: Kind::of_http_status(status.code), message }
+        }
+        _ => error.into(),
+    }
+}
+
+fn labels(workspace: &str) -> BTreeMap<String, String> {
     let ours = (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
     let whose = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
     [ours].into_iter().chain(whose).collect()

@@ -114,7 +114,7 @@ impl Play {
             [("values.yaml", "maps: a\n")].iter().chain(templates).copied().collect();
         let source = Source::Archive(archive("maps", "1.0.0", &files));
         let platform = releases(&world, &Fault::none()).await;
-        let chart = platform.charts().get(&source, &Reader::Platform).await.unwrap();
+        let chart = platform.charts().get(&source, &Reader::Workspace(SHOP.to_owned())).await.unwrap();
         let discovery = Discovery::read(&world.admin()).await.unwrap();
         Self {
             world,

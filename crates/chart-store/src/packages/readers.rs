@@ -1,0 +1,172 @@
+//! Readers of a package: the workspaces that uploaded it, or that fetched its bytes from a source themselves.
+//!
+//! They are recorded as annotations of the HelmPackage, one for each workspace under the UID of the Workspace, so that adding one
+//! is a single merge patch and a new workspace under a former name is no reader. Tenants have no verb on HelmPackages.
+//!
+//! Invariant: a reader has had the bytes in hand. Every reader is charged for the package.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube_types::marks::{READER_PREFIX, READERS_RECORDED};
+use kube_types::package::HelmPackage;
+
+use crate::digest::Digest;
+
+/// Readers of one package. The one that used it least recently is replaced by a new one.
+pub const MAX_READERS: usize = 1_000;
+
+/// The key of the entry for all workspaces.
+const EVERYONE: &str = "everyone";
+
+/// Who uses packages, with workspaces known by UID.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The platform itself: reads all packages and is charged for none.
+    Platform,
+    /// All workspaces, for what an administrator uploads for none in particular.
+    Everyone,
+    Workspace {
+        name: String,
+        /// Nothing where there is no such Workspace: it is known by its name then, and never the same as one with a UID.
+        uid: Option<String>,
+    },
+}
+
+/// An entry of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReaderEntry {
+    pub key: String,
+    pub workspace: String,
+    pub last_use: Timestamp,
+}
+
+impl Subject {
+    /// The annotation of this reader; nothing for the platform, which is not recorded.
+    pub fn annotation(&self) -> Option<String> {
+        let key = match self {
+            Self::Platform => return None,
+            Self::Everyone => EVERYONE.to_owned(),
+            Self::Workspace { uid: Some(uid), .. } => uid.clone(),
+            Self::Workspace { name, uid: None } => {
+                format!("name.{}", Digest::of(name.as_bytes()).package())
+            }
+        };
+        Some(format!("{READER_PREFIX}{key}"))
+    }
+
+    /// The workspace, for messages and for references by name.
+    pub fn workspace(&self) -> &str {
+        match self {
+            Self::Workspace { name, .. } => name,
+            Self::Platform | Self::Everyone => "",
+        }
+    }
+
+    /// Whether the package may be read.
+    pub fn may_read(&self, package: &HelmPackage) -> bool {
+        let has = |key: &str| package.annotations().contains_key(key);
+        match self.annotation() {
+            None => true,
+            Some(own) => has(&own) || has(&format!("{READER_PREFIX}{EVERYONE}")),
+        }
+    }
+}
+
+impl ReaderEntry {
+    pub fn value(workspace: &str, at: Timestamp) -> String {
+        format!("{workspace} {at}")
+    }
+
+    pub fn is_everyone(&self) -> bool {
+        self.key.ends_with(&format!("/{EVERYONE}"))
+    }
+
+    /// The UID of its workspace; nothing for one that is known by its name, and for all.
+    pub fn uid(&self) -> Option<&str> {
+        let key = self.key.strip_prefix(READER_PREFIX)?;
+        (key != EVERYONE && !key.starts_with("name.")).then_some(key)
+    }
+}
+
+/// Whether the readers of a package are recorded.
+pub fn is_recorded(package: &HelmPackage) -> bool {
+    package.annotations().contains_key(READERS_RECORDED)
+}
+
+/// The annotations of a new package.
+pub fn initial(subject: &Subject, at: Timestamp) -> BTreeMap<String, String> {
+    let own = subject.annotation().map(|key| (key, ReaderEntry::value(subject.workspace(), at)));
+    [(READERS_RECORDED.to_owned(), "true".to_owned())].into_iter().chain(own).collect()
+}
+
+/// The entries of a package.
+pub fn entries(package: &HelmPackage) -> impl Iterator<Item = ReaderEntry> {
+    package.annotations().iter().filter(|(key, _)| key.starts_with(READER_PREFIX)).map(|(key, value)| {
+        let (workspace, at) = value.split_once(' ').unwrap_or((value, ""));
+        let last_use = Timestamp::from_str(at).unwrap_or(Timestamp::UNIX_EPOCH);
+        ReaderEntry { key: key.clone(), workspace: workspace.to_owned(), last_use }
+    })
+}
+
+/// The entry of a reader, if it has one of its own.
+pub fn entry(package: &HelmPackage, subject: &Subject) -> Option<ReaderEntry> {
+    let own = subject.annotation()?;
+    entries(package).find(|entry| entry.key == own)
+}
+
+/// The entries that make room for one more: those that were used least recently.
+pub fn surplus(package: &HelmPackage) -> Vec<String> {
+    let mut all: Vec<ReaderEntry> = entries(package).filter(|entry| !entry.is_everyone()).collect();
+    all.sort_by_key(|entry| entry.last_use);
+    let count = (all.len() + 1).saturating_sub(MAX_READERS);
+    all.into_iter().take(count).map(|entry| entry.key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn package(annotations: impl IntoIterator<Item = (String, String)>) -> HelmPackage {
+        let metadata =
+            ObjectMeta { annotations: Some(annotations.into_iter().collect()), ..ObjectMeta::default() };
+        HelmPackage { metadata, ..HelmPackage::new("pkg-a", kube_types::package::HelmPackageSpec::default()) }
+    }
+
+    fn workspace(name: &str, uid: Option<&str>) -> Subject {
+        Subject::Workspace { name: name.to_owned(), uid: uid.map(str::to_owned) }
+    }
+
+    #[test]
+    fn reader_is_known_by_uid_and_not_by_name() {
+        let acme = workspace("acme", Some("u-1"));
+        let kept = package(initial(&acme, Timestamp::UNIX_EPOCH));
+        assert!(acme.may_read(&kept) && Subject::Platform.may_read(&kept));
+        for other in [workspace("acme", Some("u-2")), workspace("acme", None), Subject::Everyone] {
+            assert!(!other.may_read(&kept), "{other:?}");
+        }
+        let nameless = package(initial(&workspace("acme", None), Timestamp::UNIX_EPOCH));
+        assert!(workspace("acme", None).may_read(&nameless) && !acme.may_read(&nameless));
+        let shared = package(initial(&Subject::Everyone, Timestamp::UNIX_EPOCH));
+        assert!(acme.may_read(&shared));
+        assert!(!acme.may_read(&package([])) && !is_recorded(&package([])));
+    }
+
+    #[test]
+    fn least_recent_reader_makes_room() {
+        let at = |second: usize| Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
+        let many = (0..MAX_READERS).map(|n| {
+            (
+                workspace("w", Some(&format!("u-{n}"))).annotation().unwrap(),
+                ReaderEntry::value("w", at(9_999 - n)),
+            )
+        });
+        let last = format!("{READER_PREFIX}u-{}", MAX_READERS - 1);
+        assert_eq!(surplus(&package(many)), [last]);
+        assert!(surplus(&package(initial(&Subject::Everyone, at(1)))).is_empty());
+    }
+}

@@ -1,0 +1,167 @@
+//! Admission of heavy work: downloads, unpacking and indexing, fairly per workspace.
+//!
+//! Everything computed runs in a [`WorkPool`] that the server shares with rendering. Memory is reserved before it is allocated: a
+//! download as it arrives, an archive and an index by an upper bound of what decoding takes. A download holds no slot of the pool, so
+//! that a server that sends slowly stops nobody; downloads have slots of their own.
+//!
+//! Work waits for memory a bounded time, without a slot of the pool. Only a few of each flow wait for it at once, so that one flow does
+//! not take all that becomes free.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::bytes::Reserved;
+use governor::work::{Permit, Ticket, WorkError, WorkLimits, WorkPool};
+use governor::{Flow, Rejected};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+const MIB: u64 = 1 << 20;
+/// Longer than the largest archive or index takes on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Limits of the pool that the server shares among fetching, unpacking, indexing and rendering.
+pub fn pool_limits() -> WorkLimits {
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    WorkLimits {
+        slots: cores.saturating_mul(2),
+        slots_per_flow: cores,
+        queue: 256,
+        queue_per_flow: 32,
+        wait: Duration::from_secs(30),
+        bytes: 384 * MIB,
+        bytes_per_flow: 192 * MIB,
+    }
+}
+
+/// Limits of downloads. Their bytes are the pool's.
+const DOWNLOADS: WorkLimits = WorkLimits {
+    slots: 128,
+    slots_per_flow: 16,
+    queue: 256,
+    queue_per_flow: 32,
+    wait: Duration::from_secs(30),
+    bytes: 0,
+    bytes_per_flow: 0,
+};
+
+/// Limits of work that waits for memory or is done.
+fn turn_limits() -> WorkLimits {
+    let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
+    WorkLimits {
+        slots: slots.saturating_mul(4),
+        slots_per_flow,
+        bytes: 0,
+        bytes_per_flow: 0,
+        ..pool_limits()
+    }
+}
+
+/// The longest wait for memory, and the pause between two attempts.
+const WAIT: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The work of one flow: a workspace, or the platform itself. Clones share the pool.
+#[derive(Clone)]
+pub struct Work {
+    pool: WorkPool,
+    downloads: WorkPool,
+    turns: WorkPool,
+    in_pool: Flow,
+    in_downloads: Flow,
+    in_turns: Flow,
+    /// Charts and indexes have the limits of the server, which fit into its budget, and not those of Helm.
+    bounded: bool,
+}
+
+/// A download that was admitted; its bytes are reserved as they arrive, and returned when it is dropped.
+#[must_use]
+pub struct Download {
+    reserved: Mutex<Reserved>,
+    _slot: Permit,
+}
+
+impl outbound::Budget for Download {
+    fn reserve(&self, bytes: usize) -> Result<(), String> {
+        self.reserved.lock().grow(bytes as u64).map_err(|rejected| rejected.to_string())
+    }
+}
+
+impl Download {
+    /// Ends the download and keeps the reservation of its bytes.
+    pub fn into_reserved(self) -> Reserved {
+        self.reserved.into_inner()
+    }
+}
+
+impl Work {
+    /// The platform's own work in this pool.
+    pub fn new(pool: WorkPool) -> Self {
+        let (downloads, turns) = (WorkPool::new(&DOWNLOADS), WorkPool::new(&turn_limits()));
+        let (in_pool, in_downloads, in_turns) = (pool.flow(""), downloads.flow(""), turns.flow(""));
+        Self { pool, downloads, turns, in_pool, in_downloads, in_turns, bounded: true }
+    }
+
+    /// Work of a program that serves one user, such as the command line.
+    pub fn unbounded() -> Self {
+        let bytes = u64::MAX / 2;
+        let pool = WorkPool::new(&WorkLimits { bytes, bytes_per_flow: bytes, ..pool_limits() });
+        Self { bounded: false, ..Self::new(pool) }
+    }
+
+    pub fn is_bounded(&self) -> bool {
+        self.bounded
+    }
+
+    /// The same pool for the flow known by `key`.
+    pub fn for_flow(&self, key: impl Hash) -> Self {
+        let (in_pool, in_downloads) = (self.pool.flow(&key), self.downloads.flow(&key));
+        Self { in_pool, in_downloads, in_turns: self.turns.flow(&key), ..self.clone() }
+    }
+
+    pub fn pool(&self) -> &WorkPool {
+        &self.pool
+    }
+
+    /// Waits until a download may begin.
+    pub async fn download(&self) -> Result<Download, Rejected> {
+        let slot = self.downloads.admit(self.in_downloads, 0).await?;
+        Ok(Download { reserved: Mutex::new(self.reserve(0)?), _slot: slot })
+    }
+
+    /// Reserves memory that is about to be allocated.
+    pub fn reserve(&self, bytes: u64) -> Result<Reserved, Rejected> {
+        self.pool.reserve(self.in_pool, bytes)
+    }
+
+    /// Runs `work` on a blocking thread with `bytes` reserved until it has ended. `held` is what its input has reserved.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        held: Option<Arc<Reserved>>,
+        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        let _turn = self.turns.admit(self.in_turns, 0).await?;
+        let reserved = self.wait_for(bytes).await?;
+        let work = move |ticket: &Ticket| {
+            let done = work(ticket);
+            drop((reserved, held));
+            done
+        };
+        self.pool.run(self.in_pool, 0, DEADLINE, work).await
+    }
+
+    /// Reserves memory as soon as there is enough.
+    async fn wait_for(&self, bytes: u64) -> Result<Reserved, Rejected> {
+        let until = Instant::now() + WAIT;
+        loop {
+            match self.reserve(bytes) {
+                Err(Rejected::Bytes(_) | Rejected::FlowBytes(_)) if Instant::now() < until => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Budgets: packages of a workspace and of all, and the memory of fetching, unpacking and indexing.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chart_store::packages::{LEAST_CHARGE, Limits, Living, References};
+use chart_store::work::pool_limits;
+use chart_store::{ChartError, Charts, Packages, Reader, Source, Subject};
+use domain::Kind;
+use domain::clock::SystemClock;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::future::join_all;
+use governor::work::{WorkLimits, WorkPool};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, Patch, PatchParams};
+use kube_types::HelmRepo;
+use kube_types::package::{HelmPackage, Origin};
+use serde_json::json;
+use testkit::{HeldClock, World};
+
+use crate::made::{archive, fetched, large};
+use crate::served::{Answer, Served, client};
+
+fn workspace(name: &str) -> Subject {
+    Subject::Workspace { name: name.to_owned(), uid: Some(format!("uid-of-{name}")) }
+}
+
+fn living(names: &[&str]) -> Living {
+    let of = |name: &&str| ((*name).to_owned(), (format!("uid-of-{name}"), Timestamp::UNIX_EPOCH));
+    names.iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn tenant_fills_the_package_store_for_everybody() {
+    let world = World::new().await;
+    let limits = Limits { quota: 3 * LEAST_CHARGE, capacity: 5 * LEAST_CHARGE, ..Limits::default() };
+    let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
+    let put = async |name: &str, subject: &Subject| {
+        packages.put(&fetched(archive(name, "1.0.0")).await, Origin::Upload, subject).await
+    };
+    for name in ["a", "b", "c"] {
+        put(name, &workspace("greedy")).await.unwrap();
+    }
+    let refused = put("d", &workspace("greedy")).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Exhausted);
+    let said = refused.to_string();
+    for word in ["workspace `greedy`", "[store] quota", "98304 bytes", "98304 are used", "32768 more"] {
+        assert!(said.contains(word), "{said}");
+    }
+    // What it has costs it nothing again, and others have room.
+    put("a", &workspace("greedy")).await.unwrap();
+    put("a", &workspace("other")).await.unwrap();
+    put("d", &workspace("other")).await.unwrap();
+    put("e", &workspace("other")).await.unwrap();
+    let refused = put("f", &workspace("third")).await.unwrap_err();
+    assert!(refused.to_string().contains("[store] capacity"), "{refused}");
+    assert_eq!(refused.kind(), Kind::Exhausted);
+}
+
+#[tokio::test]
+async fn quota_is_not_exceeded_by_uploads_at_once() {
+    let world = World::new().await;
+    let limits = Limits { quota: 3 * LEAST_CHARGE, ..Limits::default() };
+    let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
+    let charts = join_all((0..10).map(|n| fetched(archive(&format!("c{n}"), "1.0.0")))).await;
+    let greedy = workspace("greedy");
+    let put = join_all(charts.iter().map(|chart| packages.put(chart, Origin::Upload, &greedy))).await;
+    assert_eq!(put.iter().filter(|put| put.is_ok()).count(), 3);
+    assert!(put.iter().flatten().all(|name| name.starts_with("pkg-")));
+}
+
+#[tokio::test]
+async fn unused_packages_return_their_share_and_foreign_references_pin_nothing() {
+    let clock = HeldClock::new();
+    let world = World::at(Arc::new(clock.clone())).await;
+    let packages = Packages::new(world.platform(), Arc::new(clock.clone()));
+    let chart = fetched(archive("web", "1.0.0")).await;
+    let name = packages.put(&chart, Origin::Upload, &workspace("acme")).await.unwrap();
+    packages.put(&chart, Origin::Upload, &workspace("former")).await.unwrap();
+    clock.advance(SignedDuration::from_hours(2));
+    let mut references = References::default();
+    references.add("acme", &name, clock_now(&clock));
+    let living = living(&["acme", "evil", "former"]);
+    assert!(packages.collect(&references, &living).await.unwrap().removed.is_empty());
+    let annotations = async || {
+        let package = Api::<HelmPackage>::all(world.admin()).get(&name).await.unwrap();
+        package.metadata.annotations.unwrap_or_default().into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(annotations().await, ["longshore.dev/readers-recorded", "readers.longshore.dev/uid-of-acme"]);
+    // A tenant that is no reader refers to it.
+    let mut references = References::default();
+    references.add("evil", &name, clock_now(&clock));
+    assert_eq!(packages.collect(&references, &living).await.unwrap().removed, [&*name]);
+}
+
+fn clock_now(clock: &HeldClock) -> Timestamp {
+    domain::clock::Clock::now(clock)
+}
+
+#[tokio::test]
+async fn package_of_a_removed_workspace_is_collected_although_a_new_one_of_its_name_refers_to_it() {
+    let clock = HeldClock::new();
+    let world = World::at(Arc::new(clock.clone())).await;
+    let packages = Packages::new(world.platform(), Arc::new(clock.clone()));
+    let chart = fetched(archive("web", "1.0.0")).await;
+    let name = packages.put(&chart, Origin::Upload, &workspace("acme")).await.unwrap();
+    clock.advance(SignedDuration::from_hours(2));
+    let mut references = References::default();
+    references.add("acme", &name, clock_now(&clock));
+    let reissued = Living::from([("acme".to_owned(), ("another".to_owned(), clock_now(&clock)))]);
+    assert_eq!(packages.collect(&references, &reissued).await.unwrap().removed, [&*name]);
+}
+
+#[tokio::test]
+async fn older_packages_are_adopted_by_the_workspaces_that_use_them() {
+    let world = World::new().await;
+    let packages = || Packages::new(world.platform(), Arc::new(SystemClock));
+    let chart = fetched(archive("web", "1.0.0")).await;
+    let name = packages().put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
+    let api = Api::<HelmPackage>::all(world.admin());
+    let older = Patch::Merge(json!({"metadata": {"annotations": null}}));
+    api.patch(&name, &PatchParams::default(), &older).await.unwrap();
+    let (acme, evil, reissued) = (workspace("acme"), workspace("evil"), workspace("reissued"));
+    assert!(matches!(packages().keep(&name, &acme).await, Err(ChartError::NoPackage(_))));
+    let now = Timestamp::now();
+    let mut references = References::default();
+    references.add("acme", &name, now);
+    references.add("reissued", &name, now - SignedDuration::from_hours(1));
+    let mut living = living(&["acme", "evil", "reissued"]);
+    living.get_mut("reissued").unwrap().1 = now;
+    packages().adopt(&references, &living).await.unwrap();
+    packages().keep(&name, &acme).await.unwrap();
+    for other in [&evil, &reissued] {
+        assert!(packages().keep(&name, other).await.is_err(), "{other:?}");
+    }
+    // Once it is recorded, no reference adds a reader.
+    references.add("evil", &name, now);
+    packages().adopt(&references, &living).await.unwrap();
+    assert!(packages().keep(&name, &evil).await.is_err());
+}
+
+/// An index of this many bytes in Helm's layout.
+fn helm_index(size: usize) -> String {
+    let filler = "x".repeat(1000);
+    let mut text = "apiVersion: v1\nentries:\n  web:\n".to_owned();
+    let mut n = 0;
+    while text.len() < size {
+        writeln!(text, "  - apiVersion: v2\n    description: {filler}\n    name: web\n    urls:\n    - web.tgz\n    version: 1.0.{n}").unwrap();
+        n += 1;
+    }
+    text + "generated: \"2026-01-01T00:00:00Z\"\n"
+}
+
+/// An index of this many bytes that takes many times as many as data.
+fn dense_index(size: usize) -> String {
+    let numbers = "0,".repeat(size / 2);
+    format!(
+        "{{\"apiVersion\":\"v1\",\"entries\":{{\"web\":[{{\"name\":\"web\",\"version\":\"1.0.0\",\"x\":[{numbers}0]}}]}}}}"
+    )
+}
+
+fn gzip(text: &str) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap().into()
+}
+
+/// Serves two indexes, packed, each as often as it is asked for.
+async fn heavy() -> Served {
+    let (helm, dense) = (gzip(&helm_index(8 << 20)), gzip(&dense_index((4 << 20) - 1024)));
+    Served::new(move |request| {
+        let body = if request.uri().path().starts_with("/dense") { dense.clone() } else { helm.clone() };
+        let mut answer = Answer::new(body);
+        answer.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        answer
+    })
+    .await
+}
+
+fn repo(name: &str, url: &str, workspace: &str) -> HelmRepo {
+    let spec = json!({"url": url, "workspace": workspace});
+    HelmRepo::new(name, serde_json::from_value(spec).unwrap())
+}
+
+/// The work of so many repositories and as many uploads at once, of two tenants. Returns how many were done and refused.
+async fn storm(charts: &Charts, served: &Served, bomb: &Bytes, count: usize) -> (usize, usize) {
+    let repos: Vec<HelmRepo> = (0..count)
+        .map(|n| {
+            let path = if n % 2 == 0 { "helm" } else { "dense" };
+            repo(
+                &format!("r{n}"),
+                &format!("{}/{path}", served.address),
+                if n % 4 < 2 { "acme" } else { "evil" },
+            )
+        })
+        .collect();
+    let readers = ["acme", "evil"].map(|name| Reader::Workspace(name.to_owned()));
+    let source = Source::Archive(bomb.clone());
+    let checks = repos.iter().map(|repo| async { charts.check(repo).await.map_err(|error| error.kind()) });
+    let uploads = (0..count).map(|n| {
+        let (source, reader) = (&source, &readers[n % 2]);
+        async move { charts.fetch(source, reader).await.map(drop).map_err(|error| error.kind()) }
+    });
+    let (checked, uploaded) = futures::join!(join_all(checks), join_all(uploads));
+    let results: Vec<Result<(), Kind>> = checked.into_iter().chain(uploaded).collect();
+    let done = results.iter().filter(|result| result.is_ok()).count();
+    let refused = results.iter().filter(|result| **result == Err(Kind::Exhausted)).count();
+    assert_eq!(done + refused, results.len(), "{results:?}");
+    (done, refused)
+}
+
+/// A small archive with files of forty megabytes.
+fn bomb() -> Bytes {
+    use helm_chart::{File, Loader};
+    use helm_template::profile::Profile;
+    let pattern: Vec<u8> = (0..40 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
+    let head = Bytes::from_static(b"apiVersion: v2\nname: web\nversion: 1.0.0\n");
+    let files = vec![
+        File { name: "Chart.yaml".into(), data: head },
+        File { name: "large.txt".into(), data: pattern.into() },
+    ];
+    let chart = Loader::new(Profile::Helm4).files(files).unwrap();
+    helm_chart::archive::write(&chart, Profile::Helm4, 0).unwrap().into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_indexes_and_uploads_stay_within_the_memory_budget() {
+    let (world, served) = (World::new().await, heavy().await);
+    let limits = WorkLimits { wait: Duration::from_mins(2), slots: 4, slots_per_flow: 2, ..pool_limits() };
+    let pool = WorkPool::new(&limits);
+    let charts = Charts::with_limits(
+        world.platform(),
+        client(),
+        Arc::new(SystemClock),
+        Limits::default(),
+        pool.clone(),
+    );
+    let bomb = tokio::task::spawn_blocking(bomb).await.unwrap();
+    let observed = pool.clone();
+    let watching = tokio::spawn(async move {
+        loop {
+            let (held, slots) = (observed.bytes().held, observed.slots().used);
+            assert!(held <= limits.bytes && slots <= 4, "{held} bytes in {slots} slots");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let (done, refused) = storm(&charts, &served, &bomb, 12).await;
+    watching.abort();
+    assert!(watching.await.unwrap_err().is_cancelled(), "the budget was kept");
+    assert!(done > 0, "{done} done, {refused} refused");
+    assert_eq!((pool.bytes().held, pool.slots().used), (0, 0));
+    // Nothing of the load remains: a good tenant works.
+    let good = Reader::Workspace("good".to_owned());
+    charts.fetch(&Source::Archive(large("web", "1.0.0", 1 << 20)), &good).await.unwrap();
+}
+
+/// The peak of resident memory of this process, in MiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
+}
+
+/// Runs in a process of its own, for [`tenant_exhausts_memory_by_concurrent_indexes_and_uploads`].
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "run by another test, in a process of its own"]
+async fn storm_of_heavy_work() {
+    let (world, served) = (World::new().await, heavy().await);
+    let bomb = tokio::task::spawn_blocking(bomb).await.unwrap();
+    let before = peak();
+    let charts = Charts::new(world.platform(), client(), Arc::new(SystemClock));
+    let (done, refused) = storm(&charts, &served, &bomb, 40).await;
+    println!("peak {} MiB more than {before}, {done} done, {refused} refused", peak() - before);
+}
+
+#[test]
+fn tenant_exhausts_memory_by_concurrent_indexes_and_uploads() {
+    let storm = ["--exact", "budgets::storm_of_heavy_work", "--ignored", "--nocapture"];
+    let output = Command::new(std::env::current_exe().unwrap()).args(storm).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let peak = said.split("peak ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    println!("{said}");
+    // The budget is 384 MiB; the rest is the allocator's, and the indexes and charts that are remembered.
+    assert!(peak.is_some_and(|peak| peak < 700), "{said}");
+}
