@@ -248,7 +248,7 @@ pub(super) struct Disk {
     /// Keys of failed writes: what the file says of them is not known.
     unsure: BTreeSet<Key>,
     /// Held as long as the store is open.
-    _lock: Option<File>,
+    locks: Vec<File>,
 }
 
 /// An opened data folder.
@@ -305,7 +305,7 @@ impl Disk {
             }
             opened => opened?,
         };
-        disk._lock = Some(lock);
+        disk.hold(lock);
         let found = Commit { number: disk.commit, version: contents.version };
         let mark = match marked {
             Some((_, acknowledged)) if found.number < acknowledged.number => {
@@ -355,6 +355,11 @@ impl Disk {
         let (mut disk, contents) = Self::over_observed(backend, file, observed)?;
         disk.identity = Some(identity);
         Ok((disk, contents))
+    }
+
+    /// Keeps the folder's lock as long as the store is open.
+    fn hold(&mut self, lock: File) {
+        self.locks.push(lock);
     }
 
     /// The identity of the open file.
@@ -420,7 +425,7 @@ impl Disk {
         let reopen: Reopen = Box::new(reopen);
         let (unsure, commit) = (BTreeSet::new(), contents.commit.unwrap_or_default());
         let database = Some(database);
-        Ok((Self { database, reopen, observed, commit, identity: None, unsure, _lock: None }, contents))
+        Ok((Self { database, reopen, observed, commit, identity: None, unsure, locks: Vec::new() }, contents))
     }
 
     /// Makes a group durable, with `version` as the newest. After an error nothing of it counts, and

@@ -107,14 +107,15 @@ impl Shared {
         let mut guard = self.health.reserve.lock();
         let Some(reserve) = guard.as_mut() else { return };
         if reserve.is_whole() {
-            return self.health.low.store(false, Ordering::SeqCst);
+            self.health.low.store(false, Ordering::SeqCst);
+            return;
         }
         let filled = reserve.fill();
         let was_low = self.health.low.swap(filled.is_err(), Ordering::SeqCst);
         match filled {
             Ok(()) if was_low => tracing::info!("the store has room again"),
             Err(error) if !was_low => {
-                tracing::warn!(%error, "the store has no reserve: only deletions are accepted")
+                tracing::warn!(%error, "the store has no reserve: only deletions are accepted");
             }
             _ => {}
         }
