@@ -3,7 +3,7 @@
 //! A handler unwraps a request, calls one function of a domain crate and dresses the answer; it decides nothing. Modules in
 //! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
 //! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
-//! [`until_revoked`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
+//! [`until_revoked`], [`until_stopped`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
 //! routes ([`native`]) and those of the OpenYurt console ([`openyurt`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 //!
 //! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
@@ -32,6 +32,7 @@ pub mod routes;
 pub mod sent;
 pub mod trail;
 pub mod until_revoked;
+pub mod until_stopped;
 
 use std::sync::Arc;
 

@@ -10,14 +10,17 @@ use http_body::{Frame, SizeHint};
 
 type Revoked = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The last word on a stream of events.
-const FAREWELL: &[u8] = b"event: bye\ndata: {\"reason\":\"revoked\"}\n\n";
+/// The last event of a stream.
+fn farewell(reason: &str) -> Bytes {
+    Bytes::from(format!("event: bye\ndata: {{\"reason\":\"{reason}\"}}\n\n"))
+}
 
 struct UntilRevoked {
     body: Body,
     /// `None` once it has happened.
     revoked: Option<Revoked>,
-    events: bool,
+    /// The last event, on a stream of events.
+    farewell: Option<Bytes>,
 }
 
 impl HttpBody for UntilRevoked {
@@ -32,8 +35,7 @@ impl HttpBody for UntilRevoked {
         if revoked.as_mut().poll(context).is_ready() {
             self.revoked = None;
             self.body = Body::empty(); // what it watched is let go
-            let farewell = self.events.then(|| Ok(Frame::data(Bytes::from_static(FAREWELL))));
-            return Poll::Ready(farewell);
+            return Poll::Ready(self.farewell.take().map(|last| Ok(Frame::data(last))));
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         Poll::Ready(frame)
@@ -50,6 +52,15 @@ impl HttpBody for UntilRevoked {
 
 /// Wraps what is still to be made while it is read; what is ready already goes out whole.
 pub fn guard(response: Response<Body>, revoked: impl Future<Output = ()> + Send + 'static) -> Response<Body> {
+    end_when(response, revoked, "revoked")
+}
+
+/// Ends a streaming body when `ended` resolves; a stream of events ends with the reason.
+pub fn end_when(
+    response: Response<Body>,
+    ended: impl Future<Output = ()> + Send + 'static,
+    reason: &str,
+) -> Response<Body> {
     if response.body().size_hint().exact().is_some() {
         return response;
     }
@@ -57,7 +68,8 @@ pub fn guard(response: Response<Body>, revoked: impl Future<Output = ()> + Send 
         .headers()
         .get(CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-    response.map(|body| Body::new(UntilRevoked { body, revoked: Some(Box::pin(revoked)), events }))
+    let farewell = events.then(|| farewell(reason));
+    response.map(|body| Body::new(UntilRevoked { body, revoked: Some(Box::pin(ended)), farewell }))
 }
 
 #[cfg(test)]
@@ -73,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_without_end_ends_when_its_credential_does() {
-        for (kind, last) in [("text/event-stream", FAREWELL), ("text/plain", b"")] {
+        for (kind, last) in [("text/event-stream", farewell("revoked")), ("text/plain", Bytes::new())] {
             let endless = stream::iter([Ok::<_, Infallible>("first\n")]).chain(stream::pending());
             let response =
                 Response::builder().header(CONTENT_TYPE, kind).body(Body::from_stream(endless)).unwrap();
@@ -82,7 +94,7 @@ mod tests {
             let reading = tokio::spawn(to_bytes(guarded.into_body(), 1024));
             revoke.send(()).unwrap();
             let read = tokio::time::timeout(Duration::from_secs(5), reading).await.unwrap().unwrap().unwrap();
-            assert!(read.ends_with(last), "{read:?}");
+            assert!(read.ends_with(&last), "{read:?}");
         }
     }
 

@@ -169,7 +169,9 @@ struct Inner {
 impl Cluster {
     /// Opens the data folder, or makes it, and starts what goes on by itself.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
-        let options = Options { clock: config.clock.clone(), ..Options::default() };
+        // The store is made before the keys: keys without a store belong to one that is lost.
+        let must_exist = config.data.as_ref().is_some_and(|folder| folder.join("pki").exists());
+        let options = Options { clock: config.clock.clone(), must_exist, ..Options::default() };
         let (store, pki) = match &config.data {
             Some(folder) => {
                 let store = Store::open(folder, options)?;
@@ -178,6 +180,7 @@ impl Cluster {
             None => (Store::in_memory_with(options), Pki::in_memory(&config.names, config.clock.now())?),
         };
         let pki = Arc::new(pki);
+        store.set_starting(true);
         bootstrap::run(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
             .await
             .map_err(OpenError::Bootstrap)?;

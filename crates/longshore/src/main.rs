@@ -1,5 +1,6 @@
 //! The program: `cli` says what was asked, `server` and `cli` do it.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            // Where standard error takes nothing, the exit code is all that can be told.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -1,16 +1,34 @@
 //! Logs: to standard error, for people or for machines.
+//!
+//! Invariant: writing a log line never fails and never panics. A line that standard error does not take is dropped and
+//! counted ([`LostLines`]); the next line that is taken says how many were lost. The same holds for audit lines: the
+//! request they describe is served, because a full disk must not stop the platform.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use events::audit::{Record, Sink, StandardError};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::registry::Registry;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::LogFormat;
 
+/// Log lines that were dropped since the start, and those of them that no later line has reported.
+static LOST: AtomicU64 = AtomicU64::new(0);
+static UNREPORTED: AtomicU64 = AtomicU64::new(0);
+static LOST_AUDIT: AtomicU64 = AtomicU64::new(0);
+
 /// Installs the log writer; `RUST_LOG` narrows or widens it.
 pub fn install(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| LogWriter(io::stderr()))
+        .log_internal_errors(false)
+        .with_target(false);
     // A second call (in tests) finds a writer installed already and leaves it.
     let _ = match format {
         LogFormat::Json => builder.json().try_init(),
@@ -19,4 +37,112 @@ pub fn install(format: LogFormat) {
             builder.with_ansi(colour).try_init()
         }
     };
+}
+
+/// A log destination that accepts every line. One call of `write` is one line.
+struct LogWriter<W>(W);
+
+impl<W: Write> Write for LogWriter<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let lost = UNREPORTED.load(Ordering::Relaxed);
+        let written = if lost == 0 {
+            self.0.write_all(line)
+        } else {
+            // What was lost may have been written in part.
+            let report = format!("\n{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
+            self.0.write_all(&[report.as_bytes(), line].concat())
+        };
+        match written {
+            Ok(()) => {
+                UNREPORTED.fetch_sub(lost, Ordering::Relaxed);
+            }
+            Err(_) => {
+                LOST.fetch_add(1, Ordering::Relaxed);
+                UNREPORTED.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The audit trail on standard error. A record that cannot be written is counted, and its error is left to the caller.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditLog;
+
+impl Sink for AuditLog {
+    fn write(&self, record: &Record) -> io::Result<()> {
+        StandardError.write(record).inspect_err(|_| {
+            LOST_AUDIT.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+}
+
+/// The metrics `longshore_log_lines_lost_total` and `longshore_audit_lines_lost_total`.
+#[derive(Debug)]
+pub struct LostLines;
+
+impl LostLines {
+    pub fn register(registry: &mut Registry) {
+        registry.register_collector(Box::new(Self));
+    }
+}
+
+impl Collector for LostLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let counts = [
+            ("log_lines_lost", "Log lines that standard error did not take", &LOST),
+            ("audit_lines_lost", "Audit lines that standard error did not take", &LOST_AUDIT),
+        ];
+        for (name, help, count) in counts {
+            let counter = ConstCounter::new(count.load(Ordering::Relaxed));
+            let metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes lines until it is full.
+    #[derive(Default)]
+    struct Disk {
+        taken: Vec<u8>,
+        is_full: bool,
+    }
+
+    impl Write for &mut Disk {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            if self.is_full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.taken.extend_from_slice(line);
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn log_line_that_cannot_be_written_is_counted_and_reported_later() {
+        let mut disk = Disk { is_full: true, ..Disk::default() };
+        let before = LOST.load(Ordering::Relaxed);
+        for _ in 0..3 {
+            LogWriter(&mut disk).write_all(b"lost\n").unwrap();
+        }
+        assert_eq!(LOST.load(Ordering::Relaxed), before + 3);
+        disk.is_full = false;
+        LogWriter(&mut disk).write_all(b"one\n").unwrap();
+        LogWriter(&mut disk).write_all(b"two\n").unwrap();
+        let text = String::from_utf8(disk.taken).unwrap();
+        assert_eq!(text, "\n{\"level\":\"WARN\",\"message\":\"3 log lines were lost\"}\none\ntwo\n");
+    }
 }

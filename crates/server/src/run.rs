@@ -9,12 +9,12 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use api::people::Directory;
+use api::until_stopped::until_stopped;
 use api::{Api, Metrics, Readiness};
 use chart_store::Charts;
 use chart_store::packages::Limits;
 use chart_store::work::pool_limits;
 use domain::clock::{Clock, SystemClock};
-use events::audit::StandardError;
 use fleet::Fleet;
 use governor::metrics::WorkCollector;
 use governor::work::WorkPool;
@@ -38,6 +38,7 @@ use crate::files;
 use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
 use crate::listener::supervise;
+use crate::logs::{AuditLog, LostLines};
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.
@@ -72,10 +73,8 @@ pub enum RunError {
     },
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error(
-        "the disk failed to sync the store: what it holds is not known; start again to read what is there"
-    )]
-    StoreFailed,
+    #[error("the store has failed ({why}): what it holds is not known; start again to read what is there")]
+    StoreFailed { why: String },
     #[error("cannot write the file with the addresses into the data folder")]
     Endpoints(#[source] std::io::Error),
 }
@@ -131,14 +130,12 @@ pub async fn run(
     let (clients, embedded) = match &config.kube {
         Kube::Embedded { listen, external_url, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
-            let audit = Arc::new(KubernetesAudit::new(StandardError));
+            let audit = Arc::new(KubernetesAudit::new(AuditLog));
             let embedded =
                 cluster::open_embedded(&config.data, *listen, external_url, simulation, connections, audit)
                     .await?;
             let store = embedded.cluster.store().clone();
-            readiness.require("store", move || {
-                if store.writable() { Ok(()) } else { Err("the store cannot be written".to_owned()) }
-            });
+            readiness.require("store", move || store.problem().map_or(Ok(()), Err));
             let health = embedded.cluster.health().clone();
             readiness.require("kube-tasks", move || {
                 let names: Vec<String> = health.failing().into_iter().map(|(task, _)| task).collect();
@@ -169,6 +166,7 @@ pub async fn run(
         leadership.register(registry);
         runtime().register(registry);
         registry.register_collector(Box::new(WorkCollector::new(work)));
+        LostLines::register(registry);
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);
         }
@@ -192,7 +190,7 @@ pub async fn run(
         tenancy: tenancy.clone(),
         releases: releases.clone(),
         fleet: fleet.clone(),
-        audit: Arc::new(StandardError),
+        audit: Arc::new(AuditLog),
         clock,
         settings: api::Settings {
             trusted_proxy: config.trusted_proxy,
@@ -204,7 +202,16 @@ pub async fn run(
         },
     };
     let routes = api::router(&api);
-    let service = move |peer, _: Option<&CertificateDer<'_>>| api::of_peer(routes.clone(), peer);
+    let until_requests_end = stopping.subscribe();
+    let request_end = move || {
+        let mut stopping = until_requests_end.clone();
+        async move {
+            let _ = stopping.wait_for(|stopping| *stopping).await; // an error means that everything is gone
+        }
+    };
+    let service = move |peer, _: Option<&CertificateDer<'_>>| {
+        until_stopped(api::of_peer(routes.clone(), peer), request_end.clone())
+    };
     // Behind a proxy all connections come from its address.
     let per_address = if config.trusted_proxy { connections.total } else { connections.per_address };
     let limits = ConnectionLimits { per_address, ..connections };
@@ -227,8 +234,15 @@ pub async fn run(
     });
     if kubernetes.is_some() {
         let endpoints = Endpoints { url: url.clone(), kube: kube.clone() };
-        endpoints.write(&config.data).map_err(RunError::Endpoints)?;
+        match endpoints.write(&config.data) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                Endpoints::remove(&config.data);
+                tracing::warn!(%error, "the disk is full: commands need --url to find this server");
+            }
+            written => written.map_err(RunError::Endpoints)?,
+        }
     }
+    let store = kubernetes.as_ref().map(|(cluster, _)| cluster.store().clone());
     let serving = async {
         let first = Box::pin(first_administrator(&tenancy, prepared, &say));
         if alone {
@@ -238,6 +252,9 @@ pub async fn run(
             let mut turn = Lock::new(clients.own(), SYSTEM_NAMESPACE, FIRST, &address.to_string());
             turn.hold(|| first).await??;
         }
+        if let Some(store) = &store {
+            store.set_starting(false);
+        }
         let addresses = kube.map_or(url.clone(), |kube| format!("{url} kube {kube}"));
         if let Err(error) = say(&Said::Ready(addresses)) {
             tracing::warn!(%error, "cannot write to standard output");
@@ -246,17 +263,19 @@ pub async fn run(
         tracing::info!("stopping");
         Ok(())
     };
-    let store_failed = kubernetes.as_ref().map(|(cluster, _)| cluster.store().failed());
     let store_failed = async {
-        match store_failed {
-            Some(failed) => failed.await,
+        match &store {
+            Some(store) => {
+                store.failed().await;
+                RunError::StoreFailed { why: store.problem().unwrap_or_default() }
+            }
             None => std::future::pending().await,
         }
     };
     let mut leading = pin!(leading);
     let served = tokio::select! {
         served = serving => served,
-        () = store_failed => Err(RunError::StoreFailed),
+        failed = store_failed => Err(failed),
         () = &mut leading => Ok(()), // only after `stopping`, which comes later
     };
     stopping.send_replace(true);

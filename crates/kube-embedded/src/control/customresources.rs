@@ -12,6 +12,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::Value;
 
+use super::bounded::AT_ONCE;
 use super::queue::{Controller, Next};
 use super::{
     Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, set_condition, settled,
@@ -149,16 +150,20 @@ impl Controller for CustomResources {
 
 async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> Result<(), ApiError> {
     let instances = context.store.list(storage, None).objects;
-    let deletes = instances.iter().filter(|instance| !instance.deleting).map(|instance| async {
-        let key = Key::new(storage, &instance.namespace, &instance.name);
-        let preconditions = Preconditions { uid: &instance.uid, version: None };
-        match context.actor.delete(&key, preconditions, Propagation::Background).await {
-            // No version is served, so that the API does not know them.
-            Err(error) if error.code == 404 => mark(context, &key, now).await,
-            other => settled(other),
-        }
-    });
-    join_all(deletes).await.into_iter().collect()
+    let mut first = Ok(());
+    for some in instances.chunks(AT_ONCE) {
+        let deletes = some.iter().filter(|instance| !instance.deleting).map(|instance| async {
+            let key = Key::new(storage, &instance.namespace, &instance.name);
+            let preconditions = Preconditions { uid: &instance.uid, version: None };
+            match context.actor.delete(&key, preconditions, Propagation::Background).await {
+                // No version is served, so that the API does not know them.
+                Err(error) if error.code == 404 => mark(context, &key, now).await,
+                other => settled(other),
+            }
+        });
+        first = first.and(join_all(deletes).await.into_iter().collect());
+    }
+    first
 }
 
 /// Deletes an instance without the API, if it is still there.

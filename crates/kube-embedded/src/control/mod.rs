@@ -7,7 +7,7 @@
 //! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
 //! `volumes` (claims and what they get). `queue` runs
 //! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails;
-//! `health` supervises them.
+//! `health` supervises them, and `bounded` limits how many writes one of them has under way.
 //! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
 //!
 //! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
@@ -16,6 +16,7 @@
 
 mod autoscaler;
 mod bootstrap_tokens;
+mod bounded;
 mod certificates;
 mod customresources;
 pub(crate) mod disruption;

@@ -7,13 +7,14 @@
 //! Always true: a namespace is removed only after a look that found it empty. Elsewhere: refusing new
 //! content of a terminating namespace (`crate::admission`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::bounded::AT_ONCE;
 use super::queue::{Controller, Next};
 use super::{
     Component, Context, Failure, Preconditions, Propagation, drop_from, is_finished, replace, set_condition,
@@ -197,17 +198,31 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
     Ok(Next::Rest)
 }
 
-/// Deletes what is not being deleted yet; answers what was refused.
+/// Refusals that a condition names; the others are alike or counted.
+const MAX_ERRORS: usize = 10;
+
+/// Deletes what is not being deleted yet, a bounded number at a time; answers what was refused.
 async fn delete_all(context: &Context, found: &[(Arc<str>, Arc<Object>)]) -> Vec<String> {
-    let deletes = found.iter().filter(|(_, object)| !object.deleting).map(|(storage, object)| async {
-        let key = Key::new(storage, &object.namespace, &object.name);
-        let preconditions = Preconditions { uid: &object.uid, version: None };
-        settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
-    });
-    let refused = join_all(deletes).await.into_iter().filter_map(Result::err);
-    let mut errors: Vec<_> = refused.map(|error| error.message).collect();
-    errors.sort();
-    errors.dedup();
+    let alive: Vec<&(Arc<str>, Arc<Object>)> = found.iter().filter(|(_, object)| !object.deleting).collect();
+    let (mut errors, mut others) = (BTreeSet::new(), 0_usize);
+    for some in alive.chunks(AT_ONCE) {
+        let deletes = some.iter().map(|(storage, object)| async {
+            let key = Key::new(storage, &object.namespace, &object.name);
+            let preconditions = Preconditions { uid: &object.uid, version: None };
+            settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+        });
+        for error in join_all(deletes).await.into_iter().filter_map(Result::err) {
+            if errors.len() < MAX_ERRORS || errors.contains(&error.message) {
+                errors.insert(error.message);
+            } else {
+                others += 1;
+            }
+        }
+    }
+    let mut errors: Vec<String> = errors.into_iter().collect();
+    if others > 0 {
+        errors.push(format!("{others} more"));
+    }
     errors
 }
 

@@ -16,6 +16,9 @@ struct TinyApi {
     store: Arc<Store>,
     /// How many of the next deletes fail.
     failing: AtomicU32,
+    /// Deletes under way, and the most there ever were.
+    deleting: AtomicU32,
+    most: AtomicU32,
 }
 
 impl TinyApi {
@@ -53,7 +56,14 @@ impl Actor for TinyApi {
         preconditions: Preconditions<'a>,
         propagation: Propagation,
     ) -> BoxFuture<'a, Result<()>> {
-        self.remove(key, preconditions, propagation).boxed()
+        async move {
+            let now = self.deleting.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            let outcome = self.remove(key, preconditions, propagation).await;
+            self.deleting.fetch_sub(1, Ordering::SeqCst);
+            outcome
+        }
+        .boxed()
     }
 
     fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
@@ -131,7 +141,12 @@ struct World {
 impl World {
     fn new() -> Self {
         let store = Store::in_memory();
-        let api = Arc::new(TinyApi { store: store.clone(), failing: AtomicU32::new(0) });
+        let api = Arc::new(TinyApi {
+            store: store.clone(),
+            failing: AtomicU32::new(0),
+            deleting: AtomicU32::new(0),
+            most: AtomicU32::new(0),
+        });
         Self { store, api, clock: HeldClock::at("2026-01-02T03:04:05Z".parse().unwrap()) }
     }
 
@@ -211,6 +226,20 @@ impl World {
         let mut feed = self.store.follow_all();
         while tokio::time::timeout(Duration::from_millis(60), feed.next()).await.is_ok() {}
     }
+}
+
+#[tokio::test]
+async fn removal_of_a_large_namespace_has_a_bounded_number_of_deletes_under_way() {
+    let world = World::new();
+    world.make("Namespace n", json!({"spec": {"finalizers": ["kubernetes"]}}), &[]).await;
+    for n in 0..1_000 {
+        world.make(&format!("ConfigMap n/c{n}"), json!({}), &[]).await;
+    }
+    let _control = world.start();
+    world.delete("Namespace n", Propagation::Background).await;
+    world.until("the content is gone", |w| w.store.count("configmaps", None) == 0).await;
+    let most = world.api.most.load(Ordering::SeqCst);
+    assert!((2..=64).contains(&most), "{most} deletes at once");
 }
 
 #[tokio::test]

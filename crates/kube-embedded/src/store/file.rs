@@ -10,7 +10,9 @@
 //! After a failed sync nothing is written any more: the kernel may have dropped pages that it shows as written, and
 //! only a new process, which reads what is really there, can tell.
 //!
-//! A file that was closed is not verified when it is opened; after a crash redb verifies it by itself.
+//! A file that was closed is not verified when it is opened; after a crash redb verifies it by itself, and falls back to
+//! the previous commit where the newest is damaged. Each commit has a number, and [`Mark`] holds the last acknowledged
+//! one: a file that ends before it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,7 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redb::backends::FileBackend;
@@ -29,7 +31,10 @@ use redb::{
 };
 
 use super::Key;
+use super::identity::Identity;
+use super::mark::{self, Commit, Mark};
 use super::object::{Draft, Object};
+use super::reserve::Reserve;
 
 /// Storage, namespace and name to a [`Record`].
 const OBJECTS: TableDefinition<(&str, &str, &str), &[u8]> = TableDefinition::new("objects");
@@ -39,6 +44,11 @@ const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 const FORMAT: &str = "1";
 const FORMAT_KEY: &str = "format";
 const VERSION_KEY: &str = "version";
+/// The number of the commit.
+const COMMIT_KEY: &str = "commit";
+/// The distance to versions that may have been issued before the mark was removed, as `etcdutl snapshot restore
+/// --bump-revision` has it.
+const VERSION_GAP: u64 = 1_000_000_000;
 
 /// Longer documents are kept compressed.
 const COMPRESS_ABOVE: usize = 1024;
@@ -50,7 +60,8 @@ const MAX_COMPRESSION: usize = 255;
 const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A larger file of which less than a third is in use is made smaller when it is opened.
+/// A larger file of which less than a third is in use, or less than three quarters on a full disk, is made smaller when it
+/// is opened.
 const SMALL_FILE: u64 = 4 << 20;
 
 /// Why a data folder cannot be opened.
@@ -68,6 +79,14 @@ pub enum OpenError {
         "`{file}` has format {found}, and this program reads format {FORMAT}; open it with the version that wrote it, or move it away to begin with an empty store"
     )]
     OtherFormat { file: PathBuf, found: String },
+    #[error(
+        "`{file}` is missing, but the data folder belongs to a cluster that had one; restore it from a backup, or start with an empty data folder"
+    )]
+    Missing { file: PathBuf },
+    #[error(
+        "`{file}` has lost acknowledged writes: it ends at resourceVersion {found}, and {acknowledged} was acknowledged; restore the newest backup of the data folder, or remove `{mark}` to accept the loss (resourceVersions then continue after a gap)"
+    )]
+    Behind { file: PathBuf, mark: PathBuf, found: u64, acknowledged: u64 },
     #[error("cannot read or write `{file}`")]
     Io { file: PathBuf, source: io::Error },
 }
@@ -147,6 +166,8 @@ pub(super) struct Contents {
     pub version: u64,
     pub objects: Vec<(Key, Object)>,
     pub meta: BTreeMap<String, Box<[u8]>>,
+    /// The number of the last commit; `None` in a file of a version that did not count them.
+    commit: Option<u64>,
     /// How much of the file the objects take.
     stored: u64,
 }
@@ -164,11 +185,27 @@ fn builder() -> redb::Builder {
 /// Opens the database again after a failure.
 type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
-/// A backend that remembers whether a sync failed.
+/// Observations of the backend.
+#[derive(Debug, Default)]
+struct Observed {
+    sync_failed: AtomicBool,
+    disk_full: AtomicBool,
+    length: Arc<AtomicU64>,
+}
+
+/// A backend whose errors and length are observed.
 #[derive(Debug)]
 struct Synced<B> {
     backend: B,
-    failed: Arc<AtomicBool>,
+    observed: Arc<Observed>,
+}
+
+impl<B> Synced<B> {
+    fn inspect(&self, error: &io::Error) {
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            self.observed.disk_full.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 impl<B: StorageBackend> StorageBackend for Synced<B> {
@@ -181,15 +218,18 @@ impl<B: StorageBackend> StorageBackend for Synced<B> {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.backend.set_len(len)
+        self.observed.length.fetch_min(len, Ordering::SeqCst);
+        self.backend.set_len(len).inspect_err(|error| self.inspect(error))?;
+        self.observed.length.store(len, Ordering::SeqCst);
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.backend.sync_data().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
+        self.backend.sync_data().inspect_err(|_| self.observed.sync_failed.store(true, Ordering::SeqCst))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.backend.write(offset, data)
+        self.backend.write(offset, data).inspect_err(|error| self.inspect(error))
     }
 
     fn close(&self) -> io::Result<()> {
@@ -200,45 +240,141 @@ impl<B: StorageBackend> StorageBackend for Synced<B> {
 pub(super) struct Disk {
     database: Option<Database>,
     reopen: Reopen,
-    /// A sync failed: what the file holds is not known.
-    lost_sync: Arc<AtomicBool>,
+    observed: Arc<Observed>,
+    /// The number of the last commit.
+    commit: u64,
+    /// `None` over a backend that is no file.
+    identity: Option<Arc<Identity>>,
     /// Keys of failed writes: what the file says of them is not known.
     unsure: BTreeSet<Key>,
     /// Held as long as the store is open.
-    _lock: Option<File>,
+    locks: Vec<File>,
+}
+
+/// An opened data folder.
+pub(super) struct Opened {
+    pub disk: Disk,
+    pub contents: Contents,
+    pub mark: Mark,
+    pub reserve: Reserve,
 }
 
 impl Disk {
     /// Opens the data folder, making it where it is missing. A lock can outlive its holder for a moment: while a
     /// server ends, or in a child that has been forked and does not run its own program yet.
-    pub fn open(folder: &Path) -> Result<(Self, Contents), OpenError> {
+    pub fn open(folder: &Path, must_exist: bool) -> Result<Opened, OpenError> {
         for _ in 0..LOCK_TRIES {
-            match Self::open_now(folder) {
+            match Self::open_now(folder, must_exist) {
                 Err(OpenError::InUse { .. }) => std::thread::sleep(LOCK_PAUSE),
                 other => return other,
             }
         }
-        Self::open_now(folder)
+        Self::open_now(folder, must_exist)
     }
 
-    fn open_now(folder: &Path) -> Result<(Self, Contents), OpenError> {
+    fn open_now(folder: &Path, must_exist: bool) -> Result<Opened, OpenError> {
         let lock = lock(folder)?;
-        let file = folder.join("store.redb");
-        if !file.try_exists().map_err(|source| OpenError::Io { file: file.clone(), source })? {
-            create(folder, &file)?;
-        }
-        let path = file.clone();
-        let backend = move || FileBackend::new(OpenOptions::new().read(true).write(true).open(&path)?);
-        let (mut disk, contents) = Self::over(backend, &file, Some(lock))?;
+        let (file, mark_file) = (folder.join("store.redb"), mark::path(folder));
         let io = |source| OpenError::Io { file: file.clone(), source };
+        let mark_io = |source: io::Error| OpenError::Io { file: mark_file.clone(), source };
+        let marked = match Mark::open(&mark_file) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                let detail = error.to_string();
+                return Err(OpenError::Damaged { file: mark_file, detail });
+            }
+            marked => marked.map_err(mark_io)?,
+        };
+        let mut reserve = Reserve::open(folder).map_err(io)?;
+        let marked = if file.try_exists().map_err(io)? {
+            marked
+        } else {
+            // A mark without a commit was left by a creation that did not finish.
+            if must_exist || marked.is_some_and(|(_, acknowledged)| acknowledged != Commit::default()) {
+                return Err(OpenError::Missing { file });
+            }
+            let mark = Mark::create(&mark_file, Commit::default()).map_err(mark_io)?;
+            create(folder, &file)?;
+            Some((mark, Commit::default()))
+        };
+        let (mut disk, mut contents) = match Self::open_file(&file) {
+            // redb writes where it repairs or takes a file for itself.
+            Err(OpenError::Io { source, .. })
+                if source.kind() == io::ErrorKind::StorageFull && reserve.release().map_err(io)? =>
+            {
+                Self::open_file(&file)?
+            }
+            opened => opened?,
+        };
+        disk.hold(lock);
+        let found = Commit { number: disk.commit, version: contents.version };
+        let mark = match marked {
+            Some((_, acknowledged)) if found.number < acknowledged.number => {
+                let (found, acknowledged) = (found.version, acknowledged.version);
+                return Err(OpenError::Behind { file, mark: mark_file, found, acknowledged });
+            }
+            Some((mark, _)) => mark,
+            None => {
+                if contents.commit.is_some() {
+                    contents.version = contents.version.saturating_add(VERSION_GAP);
+                    disk.write(contents.version, &mut [], Durability::Immediate, &|_| None)
+                        .map_err(|detail| io(io::Error::other(detail)))?;
+                }
+                let acknowledged = Commit { number: disk.commit, version: contents.version };
+                Mark::create(&mark_file, acknowledged).map_err(mark_io)?
+            }
+        };
         let length = fs::metadata(&file).map_err(io)?.len();
+        let is_disk_full = !reserve.is_whole() && reserve.fill().is_err();
+        let is_sparse = length / 3 > contents.stored || is_disk_full && length - length / 4 > contents.stored;
         if length > SMALL_FILE
-            && length / 3 > contents.stored
+            && is_sparse
             && let Some(database) = &mut disk.database
+            && let Err(error) = database.compact()
         {
-            database.compact().map_err(|error| io(io::Error::other(error)))?;
+            // Compaction saves space and is not needed; the next write opens the file again.
+            tracing::warn!(%error, file = %file.display(), "cannot compact the store");
+            disk.database = None;
+            reserve.release().map_err(io)?;
         }
+        Ok(Opened { disk, contents, mark, reserve })
+    }
+
+    fn open_file(file: &Path) -> Result<(Self, Contents), OpenError> {
+        let io = |source| OpenError::Io { file: file.to_owned(), source };
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+        let observed = Arc::new(Observed::default());
+        let opened = open(file).map_err(io)?;
+        let identity = Identity::new(file.to_owned(), opened, observed.length.clone()).map_err(io)?;
+        let (identity, path) = (Arc::new(identity), file.to_owned());
+        let same = identity.clone();
+        let backend = move || {
+            // After a failed write the path may lead to another file.
+            same.check().map_err(|why| StorageError::Io(io::Error::other(why)))?;
+            FileBackend::new(open(&path)?)
+        };
+        let (mut disk, contents) = Self::over_observed(backend, file, observed)?;
+        disk.identity = Some(identity);
         Ok((disk, contents))
+    }
+
+    /// Keeps the folder's lock as long as the store is open.
+    fn hold(&mut self, lock: File) {
+        self.locks.push(lock);
+    }
+
+    /// The identity of the open file.
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.clone()
+    }
+
+    /// The number of the last commit.
+    pub fn commit(&self) -> u64 {
+        self.commit
+    }
+
+    /// Whether the last write failed because the disk is full.
+    pub fn is_full(&self) -> bool {
+        self.observed.disk_full.load(Ordering::SeqCst)
     }
 
     /// A failed write may have reached the file, and nothing has corrected it since.
@@ -248,23 +384,32 @@ impl Disk {
 
     /// A sync failed. Nothing may be written by this process any more.
     pub fn has_lost_sync(&self) -> bool {
-        self.lost_sync.load(Ordering::SeqCst)
+        self.observed.sync_failed.load(Ordering::SeqCst)
     }
 
+    #[cfg(test)]
     pub fn over<B: StorageBackend>(
         backend: impl Fn() -> Result<B, DatabaseError> + Send + 'static,
         file: &Path,
-        lock: Option<File>,
+    ) -> Result<(Self, Contents), OpenError> {
+        Self::over_observed(backend, file, Arc::default())
+    }
+
+    fn over_observed<B: StorageBackend>(
+        backend: impl Fn() -> Result<B, DatabaseError> + Send + 'static,
+        file: &Path,
+        observed: Arc<Observed>,
     ) -> Result<(Self, Contents), OpenError> {
         let damaged = |detail: String| OpenError::Damaged { file: file.to_owned(), detail };
-        let lost_sync = Arc::new(AtomicBool::new(false));
-        let failed = lost_sync.clone();
+        let observing = observed.clone();
         let reopen = move || {
             let backend = backend()?;
-            if backend.len()? == 0 {
+            let length = backend.len()?;
+            if length == 0 {
                 return Err(DatabaseError::Storage(StorageError::Corrupted("it is empty".to_owned())));
             }
-            builder().create_with_backend(Synced { backend, failed: failed.clone() })
+            observing.length.store(length, Ordering::SeqCst);
+            builder().create_with_backend(Synced { backend, observed: observing.clone() })
         };
         // redb trusts what it reads in places, and panics where that is damaged.
         let read = catch_unwind(AssertUnwindSafe(|| {
@@ -278,8 +423,9 @@ impl Disk {
         let (database, contents) =
             read.map_err(|_| damaged("its pages contradict each other".to_owned()))??;
         let reopen: Reopen = Box::new(reopen);
-        let unsure = BTreeSet::new();
-        Ok((Self { database: Some(database), reopen, lost_sync, unsure, _lock: lock }, contents))
+        let (unsure, commit) = (BTreeSet::new(), contents.commit.unwrap_or_default());
+        let database = Some(database);
+        Ok((Self { database, reopen, observed, commit, identity: None, unsure, locks: Vec::new() }, contents))
     }
 
     /// Makes a group durable, with `version` as the newest. After an error nothing of it counts, and
@@ -291,6 +437,7 @@ impl Disk {
         durability: Durability,
         newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
     ) -> Result<(), String> {
+        self.observed.disk_full.store(false, Ordering::SeqCst);
         // A failing disk must not take the sequencer with it.
         let done = catch_unwind(AssertUnwindSafe(|| self.try_write(version, writes, durability, newest)));
         let done = done.unwrap_or_else(|_| Err("the database gave up".to_owned()));
@@ -298,6 +445,7 @@ impl Disk {
             self.unsure.extend(writes.iter().filter_map(Write::key).cloned());
             self.database = None;
         } else {
+            self.commit = self.commit.saturating_add(1);
             self.unsure.clear();
         }
         done
@@ -312,8 +460,19 @@ impl Disk {
     ) -> Result<(), String> {
         let database = match self.database.take() {
             Some(database) => self.database.insert(database),
-            None => self.database.insert((self.reopen)().map_err(text)?),
+            None => {
+                let database = (self.reopen)().map_err(text)?;
+                let found = commit_of(&database).map_err(text)?;
+                if found < self.commit {
+                    return Err(format!(
+                        "commit {} was acknowledged, and the file ends at {found}",
+                        self.commit
+                    ));
+                }
+                self.database.insert(database)
+            }
         };
+        let commit = self.commit.saturating_add(1);
         let mut transaction = database.begin_write().map_err(text)?;
         transaction.set_durability(durability).map_err(text)?;
         {
@@ -340,9 +499,17 @@ impl Disk {
                 }
             }
             meta.insert(VERSION_KEY, version.to_le_bytes().as_slice()).map_err(text)?;
+            meta.insert(COMMIT_KEY, commit.to_le_bytes().as_slice()).map_err(text)?;
         }
         transaction.commit().map_err(text)
     }
+}
+
+/// The number of the last commit in a file; 0 where none was counted.
+fn commit_of(database: &Database) -> Result<u64, Box<dyn std::error::Error>> {
+    let found = database.begin_read()?.open_table(META)?.get(COMMIT_KEY)?;
+    let bytes = found.and_then(|found| found.value().try_into().ok());
+    Ok(bytes.map_or(0, u64::from_le_bytes))
 }
 
 fn at(key: &Key) -> (&str, &str, &str) {
@@ -436,6 +603,10 @@ fn read(database: &Database) -> Result<Contents, ReadError> {
     let version = contents.meta.remove(VERSION_KEY).and_then(|bytes| bytes.as_ref().try_into().ok());
     let version = version.ok_or_else(|| ReadError::Damaged("its version is lost".to_owned()))?;
     contents.version = u64::from_le_bytes(version);
+    let commit = contents.meta.remove(COMMIT_KEY).map(|bytes| bytes.as_ref().try_into());
+    let commit =
+        commit.transpose().map_err(|_| ReadError::Damaged("its commit number is lost".to_owned()))?;
+    contents.commit = commit.map(u64::from_le_bytes);
     let mut storages = BTreeMap::<String, Arc<str>>::new();
     for row in transaction.open_table(OBJECTS)?.iter()? {
         let (key, value) = row?;

@@ -3,32 +3,45 @@
 //! One sequence of versions for the whole server. A transaction of one or more changes is visible to
 //! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for the disk.
 //!
-//! Inside: `sequencer` orders and groups, `file` makes durable, `memory` is what readers see, `size` limits an object.
+//! Inside: `sequencer` orders and groups, `file` makes durable, `mark` and `marker` prove what was acknowledged, `memory`
+//! is what readers see, `size` limits an object, `health` says whether writes are accepted, `watchdog` checks the file's
+//! `identity` and keeps the `reserve`.
 
 mod file;
+mod health;
+mod identity;
+mod mark;
+mod marker;
 mod memory;
 mod object;
+mod reserve;
 mod sequencer;
 mod size;
 #[cfg(test)]
 mod tests;
+mod watchdog;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use parking_lot::RwLock;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
-use file::{Contents, Disk, Record};
+use file::{Contents, Disk, Opened, Record};
+use health::Health;
+use mark::Mark;
+use marker::Marker;
 use memory::State;
 use object::Draft;
+use reserve::Reserve;
 use sequencer::{Answer, Prepared, Request, Sequencer};
+use watchdog::Watchdog;
 
 pub use file::OpenError;
 pub use object::{Fields, Object};
@@ -191,11 +204,13 @@ pub enum Durability {
 pub struct Options {
     pub durability: Durability,
     pub clock: Arc<dyn Clock>,
+    /// A folder without a store is an error: other files say that it had one.
+    pub must_exist: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durability: Durability::default(), clock: Arc::new(SystemClock) }
+        Self { durability: Durability::default(), clock: Arc::new(SystemClock), must_exist: false }
     }
 }
 
@@ -203,20 +218,13 @@ impl Default for Options {
 struct Shared {
     state: RwLock<State>,
     clock: Arc<dyn Clock>,
-    writable: AtomicBool,
-    /// The store can never be written again by this process.
-    failed: watch::Sender<bool>,
+    health: Health,
     groups: AtomicU64,
     /// Woken after each group, whatever it changed.
     changed: Notify,
 }
 
 impl Shared {
-    fn fail(&self) {
-        self.writable.store(false, Ordering::Relaxed);
-        self.failed.send_replace(true);
-    }
-
     fn get(&self, key: &Key) -> Option<Arc<Object>> {
         self.state.read().get(&key.storage, &key.namespace, &key.name).cloned()
     }
@@ -228,6 +236,7 @@ pub struct Store {
     /// `None` only while the store is being dropped.
     queue: Option<mpsc::Sender<Request>>,
     sequencer: Option<JoinHandle<()>>,
+    _watchdog: Option<Watchdog>,
     durable: bool,
 }
 
@@ -235,8 +244,9 @@ impl Store {
     /// Opens the store in a data folder, or makes one. The folder is this process's own until the
     /// store is dropped.
     pub fn open(folder: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
-        let (disk, contents) = Disk::open(folder)?;
-        Ok(Self::start(Some(disk), contents, options))
+        let Opened { disk, contents, mark, reserve } = Disk::open(folder, options.must_exist)?;
+        let failed = |source| OpenError::Io { file: folder.join("store.redb"), source };
+        Self::try_start(Some(disk), contents, Some(mark), Some(reserve), options).map_err(failed)
     }
 
     /// A store without a file, for tests.
@@ -250,21 +260,35 @@ impl Store {
     }
 
     fn start(disk: Option<Disk>, contents: Contents, options: Options) -> Arc<Self> {
+        Self::try_start(disk, contents, None, None, options).expect("a process can start a thread")
+    }
+
+    fn try_start(
+        disk: Option<Disk>,
+        contents: Contents,
+        mark: Option<Mark>,
+        reserve: Option<Reserve>,
+        options: Options,
+    ) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
             state: RwLock::new(State::of(contents)),
             clock: options.clock,
-            writable: AtomicBool::new(true),
-            failed: watch::Sender::new(false),
+            health: Health::new(reserve),
             groups: AtomicU64::new(0),
             changed: Notify::new(),
         });
         let (sender, queue) = mpsc::channel(QUEUE);
         let durable = disk.is_some();
-        let durability = options.durability;
-        let sequencer = Sequencer { shared: shared.clone(), disk, durability, queue, synced: Instant::now() };
+        let identity = disk.as_ref().and_then(Disk::identity);
+        let watchdog =
+            mark.is_some().then(|| Watchdog::start(identity.clone(), shared.clone())).transpose()?;
+        let marker = mark.map(|mark| Marker::start(mark, shared.clone())).transpose()?;
+        let sequencer =
+            Sequencer::new(shared.clone(), disk, identity, marker, options.durability, queue, Instant::now());
         let thread = std::thread::Builder::new().name("store".to_owned());
-        let sequencer = thread.spawn(move || sequencer.run()).expect("a process can start a thread");
-        Arc::new(Self { shared, queue: Some(sender), sequencer: Some(sequencer), durable })
+        let sequencer = thread.spawn(move || sequencer.run())?;
+        let (queue, sequencer) = (Some(sender), Some(sequencer));
+        Ok(Arc::new(Self { shared, queue, sequencer, _watchdog: watchdog, durable }))
     }
 
     /// The newest version.
@@ -277,15 +301,26 @@ impl Store {
         self.shared.state.read().storage_version(storage)
     }
 
-    /// Whether the last write reached the disk.
+    /// Whether writes of all kinds are accepted, as far as the last one tells.
     pub fn writable(&self) -> bool {
-        self.shared.writable.load(Ordering::Relaxed)
+        self.problem().is_none()
+    }
+
+    /// Why writes are not accepted, or only deletions.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.problem()
+    }
+
+    /// Lets every write use the reserve of disk space while a server starts, so that it starts on a full disk. Otherwise
+    /// the reserve is for removals.
+    pub fn set_starting(&self, starting: bool) {
+        self.shared.set_starting(starting);
     }
 
     /// Resolves when the store has failed for good: the disk did not sync, and pages may be lost. The process must end,
     /// and a new one reads what is really there.
     pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut failed = self.shared.failed.subscribe();
+        let mut failed = self.shared.subscribe_failed();
         async move {
             if failed.wait_for(|failed| *failed).await.is_err() {
                 // The store was closed before it failed.
@@ -462,7 +497,7 @@ impl Store {
         let (answer, told) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(closed)?;
         queue.send(request(answer)).await.map_err(|_| closed())?;
-        told.await.map_err(|_| closed())?
+        told.await.map_err(|_| CommitError::Unknown("the store did not answer".to_owned()))?
     }
 }
 

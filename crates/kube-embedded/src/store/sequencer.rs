@@ -6,6 +6,9 @@
 //! decided just before ([`Rebase`]).
 //!
 //! After a failed sync it writes nothing more and answers that the outcome is unknown; the process is to be restarted.
+//!
+//! The thread outlives a panic: the group at hand is answered as unknown, and the next one is taken. Only where the group
+//! was in the file and not in memory yet, the store fails.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,13 +20,20 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 use super::file::{Disk, Record, Write};
+use super::health::FULL;
+use super::identity::Identity;
+use super::mark::Commit;
+use super::marker::{Marker, Written};
 use super::memory::State;
 use super::object::Draft;
+use super::reserve::Space;
 use super::{CommitError, Durability, Event, EventKind, Expect, Key, Object, Rebase, Shared};
 
 /// A group takes no more than this, so that the first in it does not wait for too many others.
 const GROUP_TRANSACTIONS: usize = 512;
 const GROUP_BYTES: usize = 8 << 20;
+/// A group up to this size may use the reserve although it removes nothing, when the disk turns out to be full.
+const SMALL_GROUP: usize = 64 << 10;
 /// With relaxed durability, how long an answered write may be lost to a crash.
 const RELAXED_FOR: Duration = Duration::from_millis(100);
 
@@ -61,11 +71,20 @@ struct Effect {
 }
 
 /// Tells who asked, once it is known whether the group was written.
-type Tell = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
+pub(super) type Tell = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
+
+/// Answers all writers of a group. A panic of one (it drops what the writer held) does not concern the others.
+pub(super) fn tell(answers: Vec<Tell>, outcome: &Result<(), Unwritten>) {
+    for answer in answers {
+        if catch_unwind(AssertUnwindSafe(|| answer(outcome.clone()))).is_err() {
+            tracing::error!("a writer's callback panicked");
+        }
+    }
+}
 
 /// Why a group was not written.
 #[derive(Clone)]
-enum Unwritten {
+pub(super) enum Unwritten {
     /// Nothing of it will be found in the file.
     Refused(String),
     /// It may be found in the file, or not.
@@ -90,39 +109,52 @@ struct Group {
     newest: HashMap<Key, Option<Arc<Object>>>,
     meta: Vec<(String, Box<[u8]>)>,
     answers: Vec<Tell>,
+    space: Space,
 }
 
 pub(super) struct Sequencer {
-    pub shared: Arc<Shared>,
-    pub disk: Option<Disk>,
-    pub durability: Durability,
-    pub queue: mpsc::Receiver<Request>,
-    pub synced: Instant,
+    shared: Arc<Shared>,
+    /// Before `disk`: the folder's lock is held until the mark is written.
+    marker: Option<Marker>,
+    disk: Option<Disk>,
+    identity: Option<Arc<Identity>>,
+    durability: Durability,
+    queue: mpsc::Receiver<Request>,
+    synced: Instant,
+    space: Space,
+    /// A group is in the file and not in memory yet.
+    is_ahead: bool,
 }
 
 impl Sequencer {
-    /// Works until the store is dropped. A panic makes the store fail.
-    pub fn run(self) {
-        let shared = self.shared.clone();
-        if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
-            shared.fail();
-        }
+    pub fn new(
+        shared: Arc<Shared>,
+        disk: Option<Disk>,
+        identity: Option<Arc<Identity>>,
+        marker: Option<Marker>,
+        durability: Durability,
+        queue: mpsc::Receiver<Request>,
+        synced: Instant,
+    ) -> Self {
+        let space = Space::default();
+        Self { shared, marker, disk, identity, durability, queue, synced, space, is_ahead: false }
     }
 
-    fn work(mut self) {
+    /// Works until the store is dropped.
+    pub fn run(mut self) {
         while let Some(first) = self.queue.blocking_recv() {
-            let mut group = self.gather(first);
-            let written = self.write(&mut group);
-            self.shared.writable.store(written.is_ok(), Ordering::Relaxed);
-            if written.is_ok() {
-                self.publish(&mut group);
+            if catch_unwind(AssertUnwindSafe(|| self.handle(first))).is_ok() {
+                continue;
             }
-            for answer in group.answers {
-                answer(written.clone());
+            if self.is_ahead {
+                self.shared.fail("the store's thread panicked while it showed a group");
+            } else {
+                tracing::error!("the store's thread panicked and continues");
             }
         }
         if let Some(disk) = &mut self.disk
             && !disk.has_lost_sync()
+            && self.shared.closed().is_none()
             && (self.durability == Durability::Relaxed || disk.is_unsure())
         {
             let version = self.shared.state.read().version;
@@ -132,48 +164,107 @@ impl Sequencer {
         }
     }
 
+    fn handle(&mut self, first: Request) {
+        let mut group = self.gather(first);
+        let outcome = self.write(&mut group);
+        let error = outcome.as_ref().err().map(|unwritten| match unwritten {
+            Unwritten::Refused(why) | Unwritten::Unknown(why) => {
+                format!("the store cannot be written: {why}")
+            }
+        });
+        if error.is_some() || !group.effects.is_empty() || !group.meta.is_empty() {
+            self.shared.written(error);
+        }
+        let commit = match &outcome {
+            Ok(commit) => {
+                self.publish(&mut group);
+                *commit
+            }
+            Err(_) => None,
+        };
+        self.is_ahead = false;
+        match (&self.marker, commit) {
+            (Some(marker), Some(commit)) => marker.acknowledge(Written { commit, answers: group.answers }),
+            _ => tell(group.answers, &outcome.map(drop)),
+        }
+    }
+
     fn gather(&mut self, first: Request) -> Group {
         let state = self.shared.state.read();
-        let mut group = Group { version: state.version, ..Group::default() };
+        let is_low = self.shared.is_low() && !self.shared.is_starting();
+        if is_low != self.space.is_low {
+            self.space = Space::default();
+            if is_low {
+                self.space.set_low();
+            }
+        }
+        let mut group = Group { version: state.version, space: self.space, ..Group::default() };
         group.take(first, &state);
         while group.answers.len() < GROUP_TRANSACTIONS && group.size < GROUP_BYTES {
             let Ok(next) = self.queue.try_recv() else { break };
             group.take(next, &state);
         }
+        self.space = group.space;
         group
     }
 
-    fn write(&mut self, group: &mut Group) -> Result<(), Unwritten> {
+    /// Writes a group. A commit that the mark must cover before writers are answered is returned.
+    fn write(&mut self, group: &mut Group) -> Result<Option<Commit>, Unwritten> {
         if group.effects.is_empty() && group.meta.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
-        if let Some(disk) = &mut self.disk {
+        if let Some(why) = self.shared.closed() {
+            return Err(Unwritten::Refused(why.to_owned()));
+        }
+        self.check_identity(Unwritten::Refused)?;
+        let commit = self.write_file(group)?;
+        self.is_ahead = true;
+        self.check_identity(Unwritten::Unknown)?;
+        self.shared.groups.fetch_add(1, Ordering::Relaxed);
+        Ok(commit)
+    }
+
+    /// Ends all writing if the file is no longer the one at the path.
+    fn check_identity(&self, unwritten: impl FnOnce(String) -> Unwritten) -> Result<(), Unwritten> {
+        let Some(identity) = &self.identity else { return Ok(()) };
+        identity.check().map_err(|why| {
+            self.shared.detach(&why);
+            unwritten(why)
+        })
+    }
+
+    fn write_file(&mut self, group: &mut Group) -> Result<Option<Commit>, Unwritten> {
+        let Some(disk) = &mut self.disk else { return Ok(None) };
+        let changes = group.effects.len();
+        let effects = group.effects.iter_mut().map(|effect| match &mut effect.record {
+            Some(record) => Write::Put(&effect.key, effect.event.version, record),
+            None => Write::Remove(&effect.key),
+        });
+        let meta = group.meta.iter().map(|(key, value)| Write::Meta(key, value));
+        let mut writes: Vec<_> = effects.chain(meta).collect();
+        let relaxed = self.durability == Durability::Relaxed && self.synced.elapsed() < RELAXED_FOR;
+        let durability = if relaxed { redb::Durability::None } else { redb::Durability::Immediate };
+        let newest = |key: &Key| self.shared.get(key);
+        while let Err(error) = disk.write(group.version, &mut writes, durability, &newest) {
             if disk.has_lost_sync() {
-                return Err(Unwritten::Refused("a sync of the disk failed before".to_owned()));
+                self.shared.fail(&format!("the disk failed to sync: {error}"));
+                return Err(Unwritten::Unknown(error));
             }
-            let effects = group.effects.iter_mut().map(|effect| match &mut effect.record {
-                Some(record) => Write::Put(&effect.key, effect.event.version, record),
-                None => Write::Remove(&effect.key),
-            });
-            let meta = group.meta.iter().map(|(key, value)| Write::Meta(key, value));
-            let mut writes: Vec<_> = effects.chain(meta).collect();
-            let relaxed = self.durability == Durability::Relaxed && self.synced.elapsed() < RELAXED_FOR;
-            let durability = if relaxed { redb::Durability::None } else { redb::Durability::Immediate };
-            let newest = |key: &Key| self.shared.get(key);
-            if let Err(error) = disk.write(group.version, &mut writes, durability, &newest) {
-                tracing::error!(error, changes = group.effects.len(), "the store cannot be written");
-                if disk.has_lost_sync() {
-                    self.shared.fail();
-                    return Err(Unwritten::Unknown(error));
-                }
+            if !disk.is_full() {
+                tracing::error!(error, changes, "the store cannot be written");
                 return Err(Unwritten::Refused(error));
             }
-            if !relaxed {
-                self.synced = Instant::now();
+            let may_use_reserve = self.space.is_low || self.shared.is_starting() || group.size <= SMALL_GROUP;
+            if !(self.shared.release_reserve() && may_use_reserve) {
+                tracing::error!(error, changes, "the store cannot be written: {FULL}");
+                return Err(Unwritten::Refused(FULL.to_owned()));
             }
         }
-        self.shared.groups.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        if relaxed {
+            return Ok(None);
+        }
+        self.synced = Instant::now();
+        Ok(Some(Commit { number: disk.commit(), version: group.version }))
     }
 
     fn publish(&self, group: &mut Group) {
@@ -258,6 +349,9 @@ impl Group {
             let object = Arc::new(object);
             newest.insert(key.clone(), (kind != EventKind::Deleted).then(|| object.clone()));
             effects.push(Effect { key, event: Event { version, kind, object, previous }, record });
+        }
+        if !self.space.admit(effects.iter().map(|effect| &effect.event)) {
+            return Err(CommitError::Unavailable(FULL.to_owned()));
         }
         self.version = version;
         self.size +=

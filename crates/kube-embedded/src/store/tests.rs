@@ -1,7 +1,9 @@
 //! What the store promises, each promise once.
 
 mod crash;
+mod damage;
 mod disk;
+mod full;
 
 use std::collections::BTreeMap;
 

@@ -80,9 +80,14 @@ impl Server {
         Self::serve(data, serve)
     }
 
-    fn serve(data: &Path, mut serve: Command) -> Self {
-        serve.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
+    fn serve(data: &Path, serve: Command) -> Self {
         let log = fs::File::options().create(true).append(true).open(log_of(data)).unwrap();
+        Self::serve_logging_to(data, serve, log.into())
+    }
+
+    /// Starts a command that serves, with its log elsewhere.
+    pub fn serve_logging_to(data: &Path, mut serve: Command, log: Stdio) -> Self {
+        serve.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
         let mut child = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let ready = said.lines().map(Result::unwrap).find(|line| line.starts_with("ready "));
@@ -119,6 +124,22 @@ impl Server {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// An administrator's client that reports refusals instead of asking again.
+    pub async fn client_without_retries(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        config.default_retry = false;
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// The same for the platform's own port.
+    pub fn platform_without_retries(&self) -> kube::Client {
+        let mut config = kube::Config::new(self.url.parse().unwrap());
+        config.default_retry = false;
         kube::Client::try_from(config).unwrap()
     }
 

@@ -9,12 +9,14 @@
 
 pub mod check;
 pub mod cost;
+mod height;
 mod meter;
 mod rewrite;
 pub mod rules;
 pub mod values;
 
 use std::cmp::Ordering;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -29,9 +31,13 @@ const MAX_NESTING: usize = 40;
 const MAX_LENGTH: usize = 20_000;
 /// Trees deeper than this are refused: everything that walks them recurses.
 const MAX_DEPTH: usize = 150;
-/// Longer expressions are parsed on a stack of their own, as they may be deep chains.
+/// Texts of more than this height are refused before they are parsed. The estimate lies above [`MAX_DEPTH`] because it
+/// counts the operands of one operator as if they were nested.
+const MAX_HEIGHT: usize = 2 * MAX_DEPTH;
+/// Longer expressions are parsed on a stack of their own.
 const SHORT: usize = 200;
-const DEEP_STACK: usize = 512 << 20;
+/// Twice what the deepest accepted expression takes in a build without optimisation.
+const DEEP_STACK: usize = 64 << 20;
 /// Trees deeper than this are evaluated there, too: the interpreter recurses, with large frames.
 const SHALLOW: usize = 25;
 /// Steps that one evaluation may take.
@@ -104,13 +110,16 @@ impl Expression {
 
     /// Parses; the error is what Kubernetes prints after `compilation failed: `.
     pub fn parse(source: &str) -> Result<Self, String> {
-        if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING {
+        if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING || height::height(source) > MAX_HEIGHT {
             return Err(too_deep(source));
         }
         if source.len() <= SHORT {
             return Self::parse_here(source);
         }
-        on_deep_stack(|| Self::parse_here(source)).unwrap_or_else(|| Err(unreadable(source)))
+        match on_stack(DEEP_STACK, || Self::parse_here(source)) {
+            Ok(parsed) => parsed.unwrap_or_else(|| Err(unreadable(source))),
+            Err(error) => Err(no_thread(&error)),
+        }
     }
 
     fn parse_here(source: &str) -> Result<Self, String> {
@@ -152,7 +161,13 @@ impl Expression {
         }
         let resolve =
             || meter::within(|| catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.metered, variables))));
-        let resolved = if self.deep { on_deep_stack(resolve).flatten() } else { resolve() };
+        let resolved = if self.deep {
+            let resolved =
+                on_stack(DEEP_STACK, resolve).map_err(|error| Failure::Error(no_thread(&error)))?;
+            resolved.flatten()
+        } else {
+            resolve()
+        };
         match resolved.ok_or(Failure::TooExpensive)? {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(Failure::Error(words(&error))),
@@ -161,12 +176,17 @@ impl Expression {
     }
 }
 
-/// Does it on a thread with room to recurse; nothing if there can be none.
-fn on_deep_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+/// Runs `work` on a thread with a stack of this size; `None` if it panicked. The error is that no thread could be started.
+fn on_stack<T: Send>(size: usize, work: impl FnOnce() -> T + Send) -> io::Result<Option<T>> {
     std::thread::scope(|threads| {
-        let builder = std::thread::Builder::new().stack_size(DEEP_STACK);
-        builder.spawn_scoped(threads, work).ok().and_then(|working| working.join().ok())
+        let builder = std::thread::Builder::new().name("cel".to_owned()).stack_size(size);
+        Ok(builder.spawn_scoped(threads, work)?.join().ok())
     })
+}
+
+/// The server's fault and not the expression's.
+fn no_thread(error: &io::Error) -> String {
+    format!("internal error: the server cannot start a thread for the expression ({error}); try again later")
 }
 
 /// Why there is no result.
@@ -351,6 +371,52 @@ mod tests {
         let product = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))";
         let expression = Expression::parse(product).unwrap();
         assert_eq!(expression.evaluate(&scope(), 1000), Err(Failure::TooExpensive));
+    }
+
+    #[test]
+    fn deepest_accepted_expressions_fit_half_of_the_stack() {
+        let nested = |open: &str, close: &str, times: usize, core: &str| {
+            format!("{}{core}{}{}", open.repeat(times), close.repeat(times), " ".repeat(SHORT))
+        };
+        let list = format!("[{}]", vec!["1"; 3].join(","));
+        let mut accepted = 0;
+        for source in [
+            nested("", ".a", 149, "self"),
+            nested("", "[0]", 149, "self"),
+            nested("", ".f()", 149, "self"),
+            nested("", " + 1", 149, "1"),
+            nested("!", "", 149, "true"),
+            nested("-", "", 149, "self"),
+            nested("", " in [true]", 140, "true"),
+            nested("(", ")", 40, "1"),
+            nested("(1 + ", ")", 40, "1"),
+            nested("(1 + 1 + 1 + ", ")", 36, "1"),
+            nested("[", "]", 40, "1"),
+            nested("{'a': ", "}", 40, "1"),
+            nested("f(", ")", 40, "1"),
+            nested("", " && (true || false)", 800, "true"),
+            nested("", " || true", 2_000, "true"),
+            nested("true ? 1 : (", ")", 39, "1"),
+            nested(&format!("{list}.map(a, "), ")", 8, "a"),
+            nested(&format!("{list}.all(a, "), ")", 20, "true"),
+        ] {
+            println!("{}", source.chars().take(60).collect::<String>());
+            let fits = on_stack(DEEP_STACK / 2, || {
+                let Ok(expression) = Expression::parse_here(&source) else { return false };
+                let _ = Cel::resolve(&expression.metered, &scope());
+                true
+            });
+            accepted += usize::from(fits.unwrap().unwrap());
+        }
+        assert!(accepted > 8, "only {accepted} were accepted");
+    }
+
+    #[test]
+    fn failed_thread_start_is_not_reported_as_a_syntax_error() {
+        let error = on_stack(1 << 46, || ()).unwrap_err();
+        let text = no_thread(&error);
+        assert!(text.contains("cannot start a thread") && text.contains(&error.to_string()), "{text}");
+        assert!(!text.to_lowercase().contains("syntax"), "{text}");
     }
 
     #[test]

@@ -221,7 +221,7 @@ fn prepared(disk: impl StorageBackend) {
 
 fn opened<B: StorageBackend + Clone>(disk: &B) -> (file::Disk, file::Contents) {
     let disk = disk.clone();
-    file::Disk::over(move || Ok(disk.clone()), Path::new("disk"), None).unwrap()
+    file::Disk::over(move || Ok(disk.clone()), Path::new("disk")).unwrap()
 }
 
 #[tokio::test]

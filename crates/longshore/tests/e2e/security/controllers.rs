@@ -12,7 +12,7 @@ use crate::target::Cluster;
 const JSON: &str = "application/json";
 
 /// A client with a tenant's own rights.
-async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
+pub async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.unwrap()).unwrap()

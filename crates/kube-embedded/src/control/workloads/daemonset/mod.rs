@@ -15,7 +15,6 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -24,6 +23,7 @@ use self::plan::{Counts, Ended, Health, Member, Plan, Site};
 use self::view::DaemonSet;
 use super::pods::{self, Owner, PODS};
 use super::revisions::{self, POD_LABEL, Revision};
+use crate::control::bounded::join_bounded;
 use crate::control::events::About;
 use crate::control::queue::{Controller, Next};
 use crate::control::view::{Node, Pod, PodSpec};
@@ -259,12 +259,12 @@ async fn act(
     while !rest.is_empty() && refused.is_ok() {
         let (now, later) = rest.split_at(batch.min(rest.len()));
         let make = |node: &String| pods::make(context, owner, COMPONENT, pod::pod(owner, set, hash, node));
-        refused = join_all(now.iter().map(make)).await.into_iter().collect();
+        refused = join_bounded(now.iter().map(make)).await.into_iter().collect();
         (rest, batch) = (later, batch * 2);
     }
     let names: BTreeSet<&str> = plan.delete.iter().map(String::as_str).collect();
     let unwanted = pods.iter().filter(|pod| names.contains(pod.name.as_ref())).take(BURST);
-    let removed = join_all(unwanted.map(|pod| pods::remove(context, owner, COMPONENT, pod))).await;
+    let removed = join_bounded(unwanted.map(|pod| pods::remove(context, owner, COMPONENT, pod))).await;
     refused?;
     Ok(removed.into_iter().collect::<Result<(), _>>()?)
 }

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
 use serde_json::{Value, json};
 
 use super::look::{
@@ -12,6 +11,7 @@ use super::look::{
 use super::plan::{Plan, Step, conclude, count_gone};
 use super::policy::Meaning;
 use super::view::{Job, Status};
+use crate::control::bounded::{join_bounded, try_join_bounded};
 use crate::control::events::About;
 use crate::control::view::Pod;
 use crate::control::workloads::pods::{self, Owner, PODS};
@@ -52,7 +52,7 @@ pub async fn carry_out(
             refused = refusal;
         }
         Step::Dismiss(places) => {
-            try_join_all(places.iter().map(|at| untrack(context, &pods[*at]))).await?;
+            try_join_bounded(places.iter().map(|at| untrack(context, &pods[*at]))).await?;
             remove(context, object, pods, places).await?;
         }
         Step::End(places) => remove(context, object, pods, places).await?,
@@ -65,7 +65,7 @@ pub async fn carry_out(
         let message = if turned == "Suspended" { "Job suspended" } else { "Job resumed" };
         context.events.normal(COMPONENT, about(object), turned, message);
     }
-    try_join_all(plan.let_go.iter().map(|at| untrack(context, &pods[*at]))).await?;
+    try_join_bounded(plan.let_go.iter().map(|at| untrack(context, &pods[*at]))).await?;
 
     let before = status.clone();
     let freed: HashSet<&str> = plan.let_go.iter().map(|at| pods[*at].uid.as_ref()).collect();
@@ -148,8 +148,7 @@ async fn remove(
             }
         }
     });
-    join_all(removals).await.into_iter().collect::<Result<()>>()?;
-    Ok(())
+    Ok(try_join_bounded(removals).await?)
 }
 
 /// Makes pods, first one, then twice as many each time, so that what is refused is not asked for hundreds of times.
@@ -168,7 +167,7 @@ async fn create(
             context.actor.create(Component::ControllerManager, pod)
         });
         let mut refusal = None;
-        for answer in join_all(creations).await {
+        for answer in join_bounded(creations).await {
             match answer {
                 Ok(pod) => {
                     made += 1;

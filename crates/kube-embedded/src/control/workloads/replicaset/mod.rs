@@ -14,7 +14,6 @@ pub mod view;
 
 use std::sync::Arc;
 
-use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -23,6 +22,7 @@ use status::Found;
 use view::ReplicaSet;
 
 use super::pods::{self, Owner, PODS};
+use crate::control::bounded::join_bounded;
 use crate::control::queue::{Controller, Next};
 use crate::control::view::Pod;
 use crate::control::{Component, Context, Failure, Part};
@@ -149,7 +149,7 @@ impl Replicas {
         let mut ranked: Vec<_> = active.iter().map(|pod| (*pod, pod.view::<Pod>())).collect();
         ranked.sort_by(|(_, a), (_, b)| rank::rank(a, &crowd, now).cmp(&rank::rank(b, &crowd, now)));
         let unwanted = ranked.iter().take(excess.min(BURST));
-        let outcomes = join_all(unwanted.map(|(pod, _)| self.delete_one(context, owner, pod))).await;
+        let outcomes = join_bounded(unwanted.map(|(pod, _)| self.delete_one(context, owner, pod))).await;
         outcomes.into_iter().collect()
     }
 
@@ -164,7 +164,7 @@ impl Replicas {
         let mut batch = 1;
         while lacking > 0 {
             let now = batch.min(lacking);
-            let outcomes = join_all((0..now).map(|_| self.create_one(context, owner, set))).await;
+            let outcomes = join_bounded((0..now).map(|_| self.create_one(context, owner, set))).await;
             outcomes.into_iter().collect::<Result<(), _>>()?;
             (lacking, batch) = (lacking - now, batch * 2);
         }

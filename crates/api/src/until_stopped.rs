@@ -1,0 +1,87 @@
+//! The end of open requests when the server stops: streams end at once, other requests after a grace period.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{Request, Response, StatusCode};
+use tower::{Service, ServiceExt};
+
+use crate::until_revoked::end_when;
+
+/// For requests that have no response yet when the server is asked to stop.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends the requests of a service when `stopped()` resolves. A request without a response is answered with 503; what it
+/// began may have been done.
+pub fn until_stopped<S, B, F>(
+    service: S,
+    stopped: impl Fn() -> F + Clone + Send + 'static,
+) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send + 'static>
+        + Clone
+        + Send
+        + 'static,
+    B: Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    service.map_future(move |answer| {
+        let (stopped, stream_stopped) = (stopped(), stopped());
+        async move {
+            let overdue = async {
+                stopped.await;
+                tokio::time::sleep(GRACE).await;
+            };
+            tokio::select! {
+                answered = answer => answered.map(|response| end_when(response, stream_stopped, "stopping")),
+                () = overdue => Ok(unavailable()),
+            }
+        }
+    })
+}
+
+fn unavailable() -> Response<Body> {
+    let mut response = Response::new(Body::from("the server is stopping; ask again\n"));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, axum::http::HeaderValue::from_static("1"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use futures::{StreamExt, future, stream};
+    use tokio::sync::watch;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn open_requests_end_with_the_stop_signal() {
+        let (stop, stopping) = watch::channel(false);
+        let stopped = move || {
+            let mut stopping = stopping.clone();
+            async move { drop(stopping.wait_for(|stopping| *stopping).await) }
+        };
+        let service = service_fn(|request: Request<()>| async move {
+            if request.uri().path() == "/waits" {
+                future::pending::<()>().await;
+            }
+            let endless = stream::iter([Ok::<_, Infallible>("data: 1\n\n")]).chain(stream::pending());
+            let response = Response::builder().header("content-type", "text/event-stream");
+            Ok::<_, Infallible>(response.body(Body::from_stream(endless)).unwrap())
+        });
+        let service = until_stopped(service, stopped);
+        let ask = |path: &str| service.clone().oneshot(Request::get(path).body(()).unwrap());
+        let followed = ask("/follows").await.unwrap();
+        let waiting = tokio::spawn(ask("/waits"));
+        let reading = tokio::spawn(to_bytes(followed.into_body(), 1024));
+        stop.send_replace(true);
+        let ended = tokio::time::timeout(Duration::from_secs(1), reading).await.unwrap().unwrap().unwrap();
+        assert_eq!(ended, "data: 1\n\nevent: bye\ndata: {\"reason\":\"stopping\"}\n\n");
+        let answered = tokio::time::timeout(2 * GRACE, waiting).await.unwrap().unwrap().unwrap();
+        assert_eq!(answered.status(), 503);
+    }
+}

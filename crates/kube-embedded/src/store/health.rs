@@ -1,0 +1,123 @@
+//! The health of a store: whether it accepts writes, and if not, why.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Shared;
+use super::reserve::Reserve;
+
+/// Answered to writes while the disk is full.
+pub(super) const FULL: &str = "the disk is full; delete objects, or free space on it";
+
+pub(super) struct Health {
+    /// Why no write will be accepted before a restart.
+    closed: OnceLock<String>,
+    /// The process must end.
+    failed: watch::Sender<bool>,
+    /// Why the last write failed.
+    error: Mutex<Option<String>>,
+    /// The reserve is in use, and only removals are accepted.
+    low: AtomicBool,
+    reserve: Mutex<Option<Reserve>>,
+    /// Every write may use the reserve.
+    starting: AtomicBool,
+}
+
+impl Health {
+    pub fn new(reserve: Option<Reserve>) -> Self {
+        Self {
+            closed: OnceLock::new(),
+            failed: watch::Sender::new(false),
+            error: Mutex::default(),
+            low: AtomicBool::new(false),
+            reserve: Mutex::new(reserve),
+            starting: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Shared {
+    /// The outcome of the newest write.
+    pub(super) fn written(&self, error: Option<String>) {
+        *self.health.error.lock() = error;
+    }
+
+    /// Ends all writing and asks for the end of the process, because what the file holds is not known.
+    pub(super) fn fail(&self, why: &str) {
+        if self.health.closed.set(why.to_owned()).is_ok() {
+            tracing::error!(why, "the store has failed");
+        }
+        self.health.failed.send_replace(true);
+    }
+
+    /// Ends all writing; reads continue.
+    pub(super) fn detach(&self, why: &str) {
+        if self.health.closed.set(why.to_owned()).is_ok() {
+            tracing::error!(why, "the store accepts no more writes");
+        }
+    }
+
+    pub(super) fn closed(&self) -> Option<&str> {
+        self.health.closed.get().map(String::as_str)
+    }
+
+    /// Why writes are not accepted, or not all of them.
+    pub(super) fn problem(&self) -> Option<String> {
+        if let Some(why) = self.health.closed.get() {
+            return Some(why.clone());
+        }
+        if self.is_low() {
+            return Some(format!("only deletions are accepted: {FULL}"));
+        }
+        self.health.error.lock().clone()
+    }
+
+    pub(super) fn subscribe_failed(&self) -> watch::Receiver<bool> {
+        self.health.failed.subscribe()
+    }
+
+    pub(super) fn is_low(&self) -> bool {
+        self.health.low.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_starting(&self) -> bool {
+        self.health.starting.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_starting(&self, starting: bool) {
+        self.health.starting.store(starting, Ordering::SeqCst);
+    }
+
+    /// Gives a part of the reserve back to the disk; `false` if there is none left. The store is low from now on.
+    pub(super) fn release_reserve(&self) -> bool {
+        let mut guard = self.health.reserve.lock();
+        let Some(reserve) = guard.as_mut() else { return false };
+        self.health.low.store(true, Ordering::SeqCst);
+        reserve.release().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot release the store's reserve");
+            false
+        })
+    }
+
+    /// Makes the reserve whole where the disk has room; the store is low while it has not.
+    pub(super) fn fill_reserve(&self) {
+        let mut guard = self.health.reserve.lock();
+        let Some(reserve) = guard.as_mut() else { return };
+        if reserve.is_whole() {
+            self.health.low.store(false, Ordering::SeqCst);
+            return;
+        }
+        let filled = reserve.fill();
+        let was_low = self.health.low.swap(filled.is_err(), Ordering::SeqCst);
+        match filled {
+            Ok(()) if was_low => tracing::info!("the store has room again"),
+            Err(error) if !was_low => {
+                tracing::warn!(%error, "the store has no reserve: only deletions are accepted");
+            }
+            _ => {}
+        }
+    }
+}

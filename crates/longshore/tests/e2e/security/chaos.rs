@@ -1,0 +1,314 @@
+//! A chaos run over the kinds that tenants and nodes write and the platform reconciles: releases, Helm records, accounts,
+//! workspaces, pools, nodes, Leases and certificate requests.
+//!
+//! A valid object of each kind has a few fields set to extreme values; Helm records are damaged in each of their layers.
+//! After each batch another tenant's release must become active, nothing may have panicked, and the memory of the server is
+//! bounded. `CHAOS_SEED` selects the run.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::controllers::client_of;
+use crate::platform::{Person, until};
+use crate::program::Server;
+use crate::releases::charts::{GREETING, asked, at, keep, until_state};
+use crate::request::{get, with};
+use crate::target::{Cluster, only_on_embedded};
+
+const JSON: &str = "application/json";
+/// The canaries come on top.
+const ATTACK_FOR: Duration = Duration::from_secs(15);
+const BATCH: usize = 60;
+/// Of the whole server, in a build without optimisation.
+const MAX_MEMORY: u64 = 768 << 20;
+
+/// Xorshift: the run is reproduced by its seed.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())].clone()
+    }
+}
+
+/// An extreme value, mostly of the type that is there.
+fn extreme(value: &Value, rng: &mut Rng) -> Value {
+    let texts = [
+        "",
+        "a",
+        "-1",
+        "../..",
+        "?watch=true",
+        "%2f",
+        "\u{0}",
+        "ü\u{202e}",
+        "0s",
+        "-1h",
+        "2562047h47m16.854775807s",
+        "9223372036854775808",
+        "1e30",
+        "9999-12-31T23:59:59Z",
+        "0001-01-01T00:00:00Z",
+        "{{ fail }}",
+        ">=1.0.0 <0.0.1 ||",
+    ];
+    let text = if rng.below(20) == 0 { "x".repeat(300_000) } else { rng.pick(&texts).to_owned() };
+    let numbers = [json!(i64::MIN), json!(-1), json!(0), json!(i32::MAX), json!(i64::MAX), json!(1e300)];
+    let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
+    if rng.below(8) == 0 {
+        return rng.pick(&[json!(null), json!([]), deep, json!(text), json!(i64::MAX), json!(true)]);
+    }
+    match value {
+        Value::Number(_) => rng.pick(&numbers),
+        Value::Bool(is) => json!(!is),
+        Value::Array(_) => json!(vec![json!(text); rng.below(40)]),
+        Value::Object(_) => rng.pick(&[json!({}), deep, json!({"a": text})]),
+        Value::String(_) | Value::Null => json!(text),
+    }
+}
+
+/// Sets something in `value` to an extreme value; names and kinds of the object stay.
+fn mutate(value: &mut Value, rng: &mut Rng) {
+    let children: Vec<String> = match &*value {
+        Value::Object(fields) => fields.keys().cloned().collect(),
+        Value::Array(items) => (0..items.len()).map(|at| at.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    if children.is_empty() || rng.below(6) == 0 {
+        *value = extreme(value, rng);
+        return;
+    }
+    let child = rng.pick(&children);
+    let inner = match value {
+        Value::Object(fields) => fields.get_mut(&child),
+        Value::Array(items) => child.parse::<usize>().ok().and_then(|at| items.get_mut(at)),
+        _ => None,
+    };
+    mutate(inner.expect("a child that was listed"), rng);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// A Helm record whose JSON, gzip stream or Base64 text is damaged.
+fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
+    let flip = |bytes: &mut Vec<u8>, rng: &mut Rng| {
+        let at = rng.below(bytes.len());
+        bytes[at] ^= 1 << rng.below(8);
+    };
+    let inner = match rng.below(6) {
+        0 => {
+            let mut packed = gzip(record);
+            flip(&mut packed, rng);
+            STANDARD.encode(packed)
+        }
+        1 => STANDARD.encode(gzip(&vec![b' '; 64 << 20])),
+        2 => {
+            let packed = gzip(record);
+            STANDARD.encode(&packed[..rng.below(packed.len())])
+        }
+        3 => {
+            let mut text = STANDARD.encode(gzip(record)).into_bytes();
+            flip(&mut text, rng);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+        _ => {
+            let mut json: Value = serde_json::from_slice(record).unwrap();
+            for _ in 0..=rng.below(3) {
+                mutate(&mut json, rng);
+            }
+            STANDARD.encode(gzip(json.to_string().as_bytes()))
+        }
+    };
+    STANDARD.encode(inner)
+}
+
+/// A kind under attack: the path of its collection, who writes it, and a valid object.
+struct Target {
+    path: String,
+    client: kube::Client,
+    valid: Value,
+    is_record: bool,
+}
+
+/// What a client may write of an object that it has read.
+fn template(mut object: Value) -> Value {
+    let labels = object["metadata"]["labels"].clone();
+    object["metadata"] = json!({"labels": labels});
+    object
+}
+
+struct Run {
+    rng: Rng,
+    targets: Vec<Target>,
+    record: Vec<u8>,
+    accepted: usize,
+}
+
+impl Run {
+    async fn attack(&mut self, number: usize) {
+        let target = &self.targets[number % self.targets.len()];
+        let mut object = target.valid.clone();
+        let metadata = std::mem::take(&mut object["metadata"]);
+        let (api_version, kind) = (object["apiVersion"].clone(), object["kind"].clone());
+        if target.is_record {
+            object["data"]["release"] = hostile_record(&self.record, &mut self.rng).into();
+        } else {
+            for _ in 0..=self.rng.below(3) {
+                mutate(&mut object, &mut self.rng);
+            }
+        }
+        if !object.is_object() {
+            object = json!({});
+        }
+        (object["apiVersion"], object["kind"], object["metadata"]) = (api_version, kind, metadata);
+        let name = match target.is_record {
+            true => format!("sh.helm.release.v1.hostile-{number}.v1"),
+            false => format!("hostile-{number}"),
+        };
+        object["metadata"]["name"] = name.clone().into();
+        if target.is_record {
+            object["metadata"]["labels"]["name"] = format!("hostile-{number}").into();
+        }
+        let made = with(&target.client, Method::POST, &target.path, JSON, object.to_string()).await;
+        assert!(made.code < 600 && made.code != 502, "{}", made.text);
+        if made.code != 201 {
+            return;
+        }
+        self.accepted += 1;
+        let path = format!("{}/{name}", target.path);
+        let mut status = json!({"status": object["status"]});
+        mutate(&mut status["status"], &mut self.rng);
+        let merge = "application/merge-patch+json";
+        with(&target.client, Method::PATCH, &format!("{path}/status"), merge, status.to_string()).await;
+        if self.rng.below(2) == 0 {
+            with(&target.client, Method::DELETE, &path, JSON, "").await;
+        }
+    }
+}
+
+/// Another tenant's release becomes active, and the server is whole.
+async fn canary(server: &Server, good: &Person, package: &str, number: usize, seed: u64) {
+    let name = format!("canary-{number}");
+    let body = asked(&good.id, &name, package, &json!({"greeting": "hello"}));
+    let made = good.call(Method::POST, "releases", Some(&body)).await;
+    assert_eq!(made.code, 201, "CHAOS_SEED={seed}: {}", made.text);
+    until_state(server, &good.token, &at(&good.id, &name), "active").await;
+    let platform = server.platform();
+    until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
+    let metrics = get(&platform, "/metrics").await.text;
+    assert!(!metrics.contains("longshore_reconcile_panics_total"), "CHAOS_SEED={seed}: {metrics}");
+    let log = server.log();
+    assert!(!log.contains("panicked"), "CHAOS_SEED={seed}: {log}");
+    let (now, peak) = server.memory();
+    assert!(peak < MAX_MEMORY, "CHAOS_SEED={seed}: {now} bytes of memory, {peak} at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chaos_of_hostile_platform_objects_stops_no_controller() {
+    if !only_on_embedded() {
+        return;
+    }
+    let seed = std::env::var("CHAOS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_118);
+    let (cluster, server) = Cluster::with_platform().await;
+    let (attacker, good) =
+        (Person::register(&server, &cluster).await, Person::register(&server, &cluster).await);
+    let (tenant, admin) = (client_of(&attacker, &cluster).await, cluster.client().await);
+    let package = keep(&server, &attacker, &attacker.id, GREETING).await;
+    let kept = keep(&server, &good, &good.id, GREETING).await;
+    let body = asked(&attacker.id, "web", &package, &json!({"greeting": "hello"}));
+    assert_eq!(attacker.call(Method::POST, "releases", Some(&body)).await.code, 201);
+    until_state(&server, &attacker.token, &at(&attacker.id, "web"), "active").await;
+
+    let own = "/apis/longshore.dev/v1alpha1";
+    let namespace = &attacker.id;
+    let users = "/apis/user.openyurt.io/v1alpha1/users";
+    // The first of a collection, or the object itself.
+    let read = async |path: String| {
+        let mut found = get(&admin, &path).await.json();
+        let (api_version, kind) = (found["apiVersion"].clone(), found["kind"].clone());
+        let Some(first) = found["items"].as_array_mut().and_then(Vec::pop) else { return template(found) };
+        let mut first = template(first);
+        let kind = kind.as_str().unwrap_or_default().trim_end_matches("List").to_owned();
+        (first["apiVersion"], first["kind"]) = (api_version, kind.into());
+        first
+    };
+    let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
+    let record = get(&admin, &format!("{secrets}/sh.helm.release.v1.web.v1")).await.json();
+    let decode = |text: &[u8]| STANDARD.decode(text).unwrap();
+    let packed = decode(&decode(record["data"]["release"].as_str().unwrap().as_bytes()));
+    let mut plain = Vec::new();
+    std::io::Read::read_to_end(&mut MultiGzDecoder::new(packed.as_slice()), &mut plain).unwrap();
+    let target = |path: String, client: &kube::Client, valid: Value| {
+        let is_record = valid["type"] == "helm.sh/release.v1";
+        Target { path, client: client.clone(), valid, is_record }
+    };
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"apps.openyurt.io/nodepool": "hostile"}},
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {"capacity": {"cpu": "4", "memory": "8Gi"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z"}]},
+    });
+    let request = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {},
+        "spec": {"request": "AAAA", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["client auth"], "expirationSeconds": 600, "username": "a", "groups": ["a"]},
+    });
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {},
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 10, "leaseTransitions": 1,
+            "renewTime": "2026-01-02T03:04:05.000000Z"},
+    });
+    let pool = json!({
+        "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": {},
+        "spec": {"type": "Edge", "hostNetwork": false, "labels": {"a": "b"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+    });
+    let releases = format!("{own}/namespaces/{namespace}/helmreleases");
+    let targets = vec![
+        target(releases.clone(), &tenant, read(format!("{releases}/web")).await),
+        target(secrets, &tenant, template(record)),
+        target(users.to_owned(), &admin, read(users.to_owned()).await),
+        target(format!("{own}/workspaces"), &admin, read(format!("{own}/workspaces")).await),
+        target("/apis/apps.openyurt.io/v1beta2/nodepools".to_owned(), &admin, pool),
+        target("/api/v1/nodes".to_owned(), &admin, node),
+        target("/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(), &admin, request),
+        target(format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"), &tenant, lease),
+    ];
+    for target in &targets {
+        assert!(target.valid["kind"].is_string(), "{}: {}", target.path, target.valid);
+    }
+    let mut run = Run { rng: Rng(seed | 1), targets, record: plain, accepted: 0 };
+    let began = Instant::now();
+    let mut number = 0;
+    while number < BATCH || began.elapsed() < ATTACK_FOR {
+        run.attack(number).await;
+        number += 1;
+        if number.is_multiple_of(BATCH) {
+            canary(&server, &good, &kept, number, seed).await;
+        }
+    }
+    canary(&server, &good, &kept, number + 1, seed).await;
+    assert!(run.accepted * 10 > number, "{} of {number} objects were accepted", run.accepted);
+}
