@@ -42,6 +42,7 @@ pub const WORDS: &[Row] = &[
     ("selector", "string",  "Of pods with these labels, as kubectl selects"),
     ("follow",   "boolean", "Also what comes, as it comes, of pods that come later, too: as events"),
     ("max",      "integer", "So many containers are followed at the same time, 20 where nothing is said, 50 at most; others wait until one of them ends"),
+    ("keepBindings", "boolean", "Keep RoleBindings for ServiceAccounts that the member may have created; without it they are deleted"),
     // Of the OpenYurt console.
     ("namespace",   "string", "In this namespace; without it one's own, and for administrators every one"),
     ("continue",    "string", "Where the page before ended, as it said in `continue`"),

@@ -23,7 +23,7 @@ pub const OPTIONAL_LABEL_PATTERN: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$";
 /// A regular expression of the names that [`check_name`] accepts, but for their length and `.` and `..`, for schemas.
 pub const NAME_PATTERN: &str = r"^[A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*$";
 /// A regular expression of keys in ConfigMaps and Secrets, for schemas.
-pub const KEY_PATTERN: &str = r"^[-._a-zA-Z0-9]+$";
+pub const KEY_PATTERN: &str = r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$";
 
 /// How much of an invalid name an error repeats.
 const QUOTED: usize = 64;
@@ -72,7 +72,7 @@ pub fn check_name(name: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
-/// Accepts a DNS subdomain: the name of most kinds, such as a ConfigMap, a HelmRepo or a HelmPackage.
+/// Accepts a DNS subdomain: the name of most kinds, such as a ConfigMap or a repository.
 pub fn check_subdomain(name: &str) -> Result<(), InvalidName> {
     let rule =
         "a DNS subdomain is required: lower-case letters, digits, inner '-' and '.', at most 253 characters";
@@ -143,6 +143,7 @@ mod tests {
             OPTIONAL_SUBDOMAIN_PATTERN,
             OPTIONAL_LABEL_PATTERN,
             NAME_PATTERN,
+            KEY_PATTERN,
         ] {
             let pattern = regex::Regex::new(pattern).unwrap();
             for name in hostile_names().iter().filter(|name| name.len() <= MAX_NAME) {

@@ -179,10 +179,7 @@ fn segments(path: &str) -> Option<Vec<&str>> {
 
 /// What a path names, by the rules of kube-apiserver.
 fn shape(segments: &[&str]) -> Shape {
-    let rest = match segments {
-        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-        _ => return Shape::Other,
-    };
+    let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments else { return Shape::Other };
     // `namespaces/NAME/RESOURCE` is a collection, but for the two subresources that a Namespace has.
     let rest = match rest {
         ["namespaces", _, "status" | "finalize"] => return Shape::Subresource,

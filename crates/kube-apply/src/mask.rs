@@ -281,8 +281,6 @@ mod tests {
         let secrets: Vec<String> = (0..3_000).map(|n| format!("{n:04}{}", "x".repeat(2_000))).collect();
         let mask = Mask::new([], &secrets);
         assert_eq!(mask.over("short"), "short");
-        let long = "y".repeat(1 << 20);
-        assert_eq!(mask.over(&long), long);
-        assert_eq!((0..2).map(|_| mask.over(&long)).next_back().as_deref(), Some(MASKED));
+        assert_eq!(mask.over(&"y".repeat(1 << 20)), MASKED);
     }
 }

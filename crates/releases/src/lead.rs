@@ -107,8 +107,8 @@ impl Releases {
         let controller = Arc::new(self.controller(again));
         let workloads = controller.workloads.follow(&self.parts().clients.own());
         tokio::select! {
-            () = controller.clone().run_requests() => {}
-            () = controller.clone().run_releases(self.parts().marks.clone(), waiting, workloads) => {}
+            () = Box::pin(controller.clone().run_requests()) => {}
+            () = Box::pin(controller.clone().run_releases(self.parts().marks.clone(), waiting, workloads)) => {}
         }
     }
 

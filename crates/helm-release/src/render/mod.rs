@@ -315,7 +315,7 @@ fn cut(mut text: String) -> String {
     let whole = text.len();
     if whole > MESSAGE_BYTES {
         text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
-        text += &format!("… ({whole} bytes in all)");
+        return format!("{text}… ({whole} bytes in all)");
     }
     text
 }

@@ -80,7 +80,9 @@ pub async fn run_fair<K, E>(
         tokio::select! {
             key = keys.next(), if !keys.is_done() => {
                 let now = Instant::now();
-                key.into_iter().for_each(|key| due.add(&tenant_of(&key), key, now));
+                if let Some(key) = key {
+                    due.add(&tenant_of(&key), key, now);
+                }
             }
             Some((tenant, key, done)) = passes.next(), if !passes.is_empty() => {
                 let done = match done {

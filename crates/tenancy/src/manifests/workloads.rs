@@ -1,6 +1,6 @@
 //! Policies for pods, Services and NetworkPolicies in workspaces.
 //!
-//! `longshore-pods`: no PriorityClasses of the system, no ports and no network of nodes. It is the namespace that counts, whoever
+//! `longshore-pods`: no `PriorityClasses` of the system, no ports and no network of nodes. It is the namespace that counts, whichever client
 //! creates the pod.
 //!
 //! `longshore-services`: no `externalIPs`, `loadBalancerIP` or `loadBalancerSourceRanges`: they claim addresses of others.
