@@ -144,7 +144,7 @@ impl ChartError {
 pub(crate) fn of_work(error: WorkError) -> Kind {
     match error {
         WorkError::Rejected(_) => Kind::Exhausted,
-        WorkError::DeadlineExceeded(_) => Kind::Timeout,
+        WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_) => Kind::Timeout,
         WorkError::Panicked => Kind::Internal,
     }
 }

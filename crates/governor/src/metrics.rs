@@ -27,46 +27,6 @@ impl std::fmt::Debug for Governor {
     }
 }
 
-/// Reads the budget of a [`WorkPool`] at each scrape.
-pub struct WorkCollector(WorkPool);
-
-impl WorkCollector {
-    pub fn new(pool: WorkPool) -> Self {
-        Self(pool)
-    }
-}
-
-impl std::fmt::Debug for WorkCollector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkCollector").finish_non_exhaustive()
-    }
-}
-
-/// Name, help, whether it only grows, and where it is read.
-const WORK: [(&str, &str, bool, fn(&WorkPool) -> u64); 5] = [
-    ("work_slots_used", "Heavy work being done", false, |pool| pool.slots().used as u64),
-    ("work_slots_queued", "Heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),
-    ("work_slots_rejected", "Heavy work refused for want of a slot", true, |pool| pool.slots().rejected),
-    ("work_bytes_held", "Bytes reserved for heavy work", false, |pool| pool.bytes().held),
-    ("work_bytes_rejected", "Heavy work refused for want of memory", true, |pool| pool.bytes().rejected),
-];
-
-impl Collector for WorkCollector {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        for (name, help, is_counter, read) in WORK {
-            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
-            let series = encoder.encode_descriptor(name, help, None, kind)?;
-            let value = read(&self.0);
-            if is_counter {
-                ConstCounter::new(value).encode(series)?;
-            } else {
-                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 type Read = fn(&Governor, Level) -> u64;
 
 /// Name, help, whether it only grows, and where it is read.

@@ -165,7 +165,7 @@ pub async fn run(
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
         runtime().register(registry);
-        registry.register_collector(Box::new(WorkCollector::new(work)));
+        registry.register_collector(Box::new(WorkCollector::new("charts", work)));
         LostLines::register(registry);
         if let Some(embedded) = &embedded {
             embedded.cluster.metrics().register(registry);

@@ -16,8 +16,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::clock::Clock;
-use domain::ids::shortened;
-use domain::names::check_subdomain;
 use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -6,8 +6,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use helm_template::budget::Admission as _;
 use domain::names::check_name;
+use helm_template::budget::Admission as _;
 use helm_template::data::{Data, Members};
 use helm_template::outside;
 use helm_template::value::Str;

@@ -349,6 +349,7 @@ impl Admitted<'_> {
             Ok(response) => Ok((response?, false)),
             Err(WorkError::Rejected(rejected)) => Err(ApiError::rejected(&rejected)),
             Err(WorkError::DeadlineExceeded(limit)) => Err(ApiError::request_timeout(limit)),
+            Err(WorkError::Interrupted(_)) => Err(ApiError::request_timeout(verbs::DEADLINE)),
             Err(WorkError::Panicked) => Err(panicked(cluster, parts)),
         }
     }

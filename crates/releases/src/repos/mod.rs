@@ -26,7 +26,6 @@ use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
 use crate::Releases;
 use crate::acts::Error;
 use crate::acts::view::wish;
-use crate::people::{is_of_living_workspace, workspace_annotation};
 use credentials::Credentials;
 use view::RepoView;
 
