@@ -251,7 +251,7 @@ impl Charts {
             return Ok(Some(known));
         }
         match self.of_package(&digest.package(), (fetcher, subject)).await {
-            Ok(fetched) => Ok((fetched.digest == *digest).then_some(fetched)),
+            Ok(chart) => Ok((chart.digest == *digest).then_some(chart)),
             // What is missing here is still where the source says.
             Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
@@ -266,9 +266,9 @@ impl Charts {
         let size = self.packages.size(name, subject).await?;
         let held = fetcher.work().reserve(size.saturating_mul(READ_FACTOR))?;
         let bytes = self.packages.get(name, subject).await?;
-        let fetched = Fetched::load_within(bytes, fetcher.profile(), fetcher.work(), held).await?;
-        fetcher.remember(&fetched);
-        Ok(fetched)
+        let chart = Fetched::load_within(bytes, fetcher.profile(), fetcher.work(), held).await?;
+        fetcher.remember(&chart);
+        Ok(chart)
     }
 
     /// The reader with the UID that its workspace has now.

@@ -115,13 +115,12 @@ impl ChartError {
             | Self::NoAddress { .. }
             | Self::BadDigest { .. }
             | Self::OtherChart { .. } => Kind::Invalid,
-            Self::Unpacked { .. } => Kind::TooLarge,
             // What was promised is not there: it may be another time.
             Self::Digest { .. } | Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
             Self::Registry(error) => error.kind(),
             Self::Suspended(_) => Kind::Precondition,
             Self::Taken(_) => Kind::Conflict,
-            Self::TooLarge { .. } => Kind::TooLarge,
+            Self::TooLarge { .. } | Self::Unpacked { .. } => Kind::TooLarge,
             Self::OverQuota { .. } | Self::Full { .. } => Kind::Exhausted,
             Self::Work(error) => of_work(*error),
             Self::Cluster(error) => of_cluster(error),

@@ -80,6 +80,7 @@ impl Fetcher {
     }
 
     /// The same fetcher for another flow.
+    #[must_use]
     pub fn for_flow(&self, key: impl Hash) -> Self {
         Self { shared: self.shared.clone(), work: self.work.for_flow(key) }
     }

@@ -115,6 +115,7 @@ impl Work {
     }
 
     /// The same pool for the flow known by `key`.
+    #[must_use]
     pub fn for_flow(&self, key: impl Hash) -> Self {
         let (in_pool, in_downloads) = (self.pool.flow(&key), self.downloads.flow(&key));
         Self { in_pool, in_downloads, in_turns: self.turns.flow(&key), ..self.clone() }

@@ -357,18 +357,18 @@ mod tests {
         release.send(3).unwrap();
         assert_eq!(first.await.unwrap(), Ok(Ok(Ok(3))));
 
-        let (runtime, (began, begin)) = (Handle::current(), tokio::sync::oneshot::channel());
-        let (ended, end) = tokio::sync::oneshot::channel();
+        let (runtime, (started_tx, started)) = (Handle::current(), tokio::sync::oneshot::channel());
+        let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let running = tokio::spawn({
             let pool = pool.clone();
             let work = move |ticket: &Ticket| {
-                began.send(()).unwrap();
-                ended.send(ticket.wait(&runtime, std::future::pending::<()>())).unwrap();
+                started_tx.send(()).unwrap();
+                ended_tx.send(ticket.wait(&runtime, std::future::pending::<()>())).unwrap();
             };
             async move { pool.run(waiting, 0, DEADLINE, work).await }
         });
-        begin.await.unwrap();
+        started.await.unwrap();
         running.abort();
-        assert_eq!(end.await.unwrap(), Err(WorkError::Interrupted(Interrupted::Cancelled)));
+        assert_eq!(ended.await.unwrap(), Err(WorkError::Interrupted(Interrupted::Cancelled)));
     }
 }

@@ -63,9 +63,9 @@ pub const USER_UID: &str = "longshore.dev/user-uid";
 /// Annotation of what somebody asked for under a key of theirs: a digest of who they are, what they asked for, and the key. What
 /// they send again under it is not done again.
 pub const ASKED: &str = "longshore.dev/asked";
-/// Annotation of a HelmPackage whose readers are recorded. One without it was kept before they were.
+/// Annotation of a `HelmPackage` whose readers are recorded. One without it was kept before they were.
 pub const READERS_RECORDED: &str = "longshore.dev/readers-recorded";
-/// Prefix of the annotations of a HelmPackage, one for each reader: the UID of the workspace. The value is the name of the
+/// Prefix of the annotations of a `HelmPackage`, one for each reader: the UID of the workspace. The value is the name of the
 /// workspace and when it last used the package.
 pub const READER_PREFIX: &str = "readers.longshore.dev/";
 /// OpenYurt's annotation of a node: what its pool gave it, as JSON, so that it can be taken away again.

@@ -64,7 +64,7 @@ pub struct WorkspaceSpec {
 /// What is refused in workspaces unless it is allowed. The platform labels the namespaces with it; policies read the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Allowance {
-    /// PriorityClasses of the system (`system-*`).
+    /// `PriorityClasses` of the system (`system-*`).
     #[serde(rename = "systemPriorityClasses")]
     SystemPriorityClasses,
     /// Ports of nodes (`hostPort`).

@@ -1,7 +1,7 @@
 //! Garbage collection of packages that nothing refers to, and of values whose request was never written.
 //!
-//! Packages are kept by references that tenants cannot forge: HelmRequests, the values of their versions in the system's namespace, and
-//! the status of HelmReleases. The spec of a HelmRelease counts for packages that its workspace may read. Labels of Helm records count
+//! Packages are kept by references that tenants cannot forge: `HelmRequests`, the values of their versions in the system's namespace, and
+//! the status of `HelmReleases`. The spec of a `HelmRelease` counts for packages that its workspace may read. Labels of Helm records count
 //! for nothing: those are Secrets of tenants, and a rollback takes the chart of a record from the record itself.
 
 use std::collections::HashSet;

@@ -52,14 +52,11 @@ impl<W: Write> Write for LogWriter<W> {
             let report = format!("\n{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
             self.0.write_all(&[report.as_bytes(), line].concat())
         };
-        match written {
-            Ok(()) => {
-                UNREPORTED.fetch_sub(lost, Ordering::Relaxed);
-            }
-            Err(_) => {
-                LOST.fetch_add(1, Ordering::Relaxed);
-                UNREPORTED.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Ok(()) = written {
+            UNREPORTED.fetch_sub(lost, Ordering::Relaxed);
+        } else {
+            LOST.fetch_add(1, Ordering::Relaxed);
+            UNREPORTED.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
     }

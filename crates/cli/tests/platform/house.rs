@@ -88,7 +88,7 @@ impl House {
         let leader = tenancy.clone();
         let tasks = vec![
             tokio::spawn(async move {
-                leader.lead().await;
+                Box::pin(leader.lead()).await;
             }),
             tokio::spawn(async move {
                 releases.lead().await;

@@ -134,13 +134,13 @@ fn shape(chart: &Chart, place: &str) -> String {
 }
 
 fn prepared(
-    source: Chart,
+    source: &Chart,
     user: &Members,
     profile: Profile,
     warnings: &mut Vec<Warning>,
 ) -> Result<(String, String), Str> {
     let budget = Budget::default();
-    let chart = prepare(&source, user, profile, &budget, warnings)?;
+    let chart = prepare(source, user, profile, &budget, warnings)?;
     let values = render_values(&chart, user, true, profile, &budget, warnings)?;
     let values = Data::try_from(&Value::from(values))?;
     let written = json::write(&values, Style::Raw).unwrap().trim_end().to_owned();
@@ -153,7 +153,7 @@ fn charts_are_prepared_as_helm_prepares_them() {
         let user = members(Some(&json::parse(user).unwrap()));
         for (profile, told) in [(Profile::Helm3, helm3), (Profile::Helm4, helm4)] {
             let source = chart(&json::parse(source).unwrap());
-            let ours = prepared(source, &user, profile, &mut vec![]).unwrap_or_else(|error| {
+            let ours = prepared(&source, &user, profile, &mut vec![]).unwrap_or_else(|error| {
                 let error = error.strip_prefix("chart dependencies processing failed: ").unwrap_or(&error);
                 (format!("Err: {error}"), String::new())
             });
@@ -169,7 +169,7 @@ fn warnings_are_written_as_each_helm_writes_them() {
     let user = members(Some(&json::parse(r#"{"t":{"x":{"y":2}}}"#).unwrap()));
     let lines = |profile| {
         let mut warnings = vec![];
-        prepared(chart(&json::parse(source).unwrap()), &user, profile, &mut warnings).unwrap();
+        prepared(&chart(&json::parse(source).unwrap()), &user, profile, &mut warnings).unwrap();
         warnings.iter().take(2).map(|warning| warning.line().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -280,7 +280,7 @@ proptest! {
             sub.metadata.name = "sub".into();
             source.dependencies.push(sub);
             source.metadata.dependencies.push(Dependency { name: "sub".into(), condition: "a,b".into(), ..Dependency::default() });
-            let _ = prepared(source, &user, profile, &mut vec![]);
+            let _ = prepared(&source, &user, profile, &mut vec![]);
         }
     }
 }

@@ -458,19 +458,15 @@ impl Disk {
         durability: Durability,
         newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
     ) -> Result<(), String> {
-        let database = match self.database.take() {
-            Some(database) => self.database.insert(database),
-            None => {
-                let database = (self.reopen)().map_err(text)?;
-                let found = commit_of(&database).map_err(text)?;
-                if found < self.commit {
-                    return Err(format!(
-                        "commit {} was acknowledged, and the file ends at {found}",
-                        self.commit
-                    ));
-                }
-                self.database.insert(database)
+        let database = if let Some(database) = self.database.take() {
+            self.database.insert(database)
+        } else {
+            let database = (self.reopen)().map_err(text)?;
+            let found = commit_of(&database).map_err(text)?;
+            if found < self.commit {
+                return Err(format!("commit {} was acknowledged, and the file ends at {found}", self.commit));
             }
+            self.database.insert(database)
         };
         let commit = self.commit.saturating_add(1);
         let mut transaction = database.begin_write().map_err(text)?;

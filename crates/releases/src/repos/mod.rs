@@ -217,11 +217,11 @@ impl Releases {
         if workspace.is_empty() {
             return Ok(());
         }
-        let own =
-            ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS as u32 + 1);
+        let own = ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS + 1);
         let used = self.repo_api().list_metadata(&own).await.map_err(refused)?.items.len();
-        if used >= MAX_REPOS {
-            return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit: MAX_REPOS });
+        let limit = MAX_REPOS as usize;
+        if used >= limit {
+            return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit });
         }
         Ok(())
     }
@@ -267,7 +267,7 @@ impl Releases {
 }
 
 /// Repositories of one workspace.
-pub const MAX_REPOS: usize = 64;
+pub const MAX_REPOS: u32 = 64;
 
 /// Why a call of the platform's own failed, for the caller: what is wrong with the object where it was not valid, and no more than a
 /// reason otherwise.

@@ -378,7 +378,7 @@ mod tests {
         let nested = |open: &str, close: &str, times: usize, core: &str| {
             format!("{}{core}{}{}", open.repeat(times), close.repeat(times), " ".repeat(SHORT))
         };
-        let list = format!("[{}]", vec!["1"; 3].join(","));
+        let list = format!("[{}]", ["1"; 3].join(","));
         let mut accepted = 0;
         for source in [
             nested("", ".a", 149, "self"),

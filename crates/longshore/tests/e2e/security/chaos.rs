@@ -184,9 +184,10 @@ impl Run {
             object = json!({});
         }
         (object["apiVersion"], object["kind"], object["metadata"]) = (api_version, kind, metadata);
-        let name = match target.is_record {
-            true => format!("sh.helm.release.v1.hostile-{number}.v1"),
-            false => format!("hostile-{number}"),
+        let name = if target.is_record {
+            format!("sh.helm.release.v1.hostile-{number}.v1")
+        } else {
+            format!("hostile-{number}")
         };
         object["metadata"]["name"] = name.clone().into();
         if target.is_record {

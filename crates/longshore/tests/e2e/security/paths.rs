@@ -18,7 +18,7 @@ const JSON: &str = "application/json";
 /// More than a tenant's share of all slots of the release controller.
 const HANGING: usize = 200;
 /// Far less than the timeout of the hanging releases, and more than an installation takes on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// An object that never becomes ready.
 const STUCK: &[(&str, &str)] = &[

@@ -116,13 +116,13 @@ async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space()
     }
     let folder = tempdir().unwrap();
     let served = serve();
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -v 1048576 && exec \"$@\"", "sh"]).arg(served.get_program());
-    limited.args(served.get_args());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -v 1048576 && exec \"$@\"", "sh"]).arg(served.get_program());
+    shell.args(served.get_args());
     let log = fs::File::create(folder.path().join("log")).unwrap();
-    let server = Server::serve_logging_to(&folder.path().join("data"), limited, log.into());
+    let server = Server::serve_logging_to(&folder.path().join("data"), shell, log.into());
     let kube = server.client().await;
-    let long = vec!["self.a != 'x'"; 60].join(" && ");
+    let rule = vec!["self.a != 'x'"; 60].join(" && ");
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "tugs.x.dev"},
@@ -130,7 +130,7 @@ async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space()
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
                 "type": "object", "properties": {"spec": {"type": "object",
                     "properties": {"a": {"type": "string", "maxLength": 10}},
-                    "x-kubernetes-validations": [{"rule": long}]}}}}}]},
+                    "x-kubernetes-validations": [{"rule": rule}]}}}}}]},
     });
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let made = with(&kube, Method::POST, path, JSON, definition.to_string()).await;
