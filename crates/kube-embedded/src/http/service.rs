@@ -392,13 +392,12 @@ fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
 /// The longest name in a path. Objects of most kinds have shorter ones.
 const MOST_NAME_BYTES: usize = 1024;
 
-/// Refuses names that no object can have before anything is decided about them, or remembered.
+/// Answers 404 to names that no object can have, before authorisation remembers them. Kubernetes answers 404, too.
 fn check_length(found: &ResourcePath) -> Result<()> {
     let ResourcePath { group, version, namespace, resource, name, subresource, .. } = found;
     let longest = [group, version, namespace, resource, name, subresource].into_iter().map(String::len).max();
     if longest.is_some_and(|longest| longest > MOST_NAME_BYTES) {
-        let message = format!("a name in the request's path is longer than {MOST_NAME_BYTES} bytes");
-        return Err(ApiError::bad_request(message));
+        return Err(ApiError::no_such_resource());
     }
     Ok(())
 }
