@@ -1,7 +1,8 @@
 //! The project's own commands: `cargo xtask <command>`.
 //!
 //! Modules in reading order: what a newcomer types ([`up`], [`test`]), what `test --real` adds ([`tools`],
-//! [`devcluster`], [`parity`]), what a maintainer types ([`bench`], [`codegen`], [`tidy`], [`ci`]), and what they share
+//! [`devcluster`], [`parity`]), what a maintainer types ([`bench`], [`codegen`],
+//! [`same_code`], [`tidy`], [`ci`]), and what they share
 //! ([`project`], [`stamp`]).
 #![expect(clippy::print_stdout, reason = "these are commands, and this is their output")]
 
@@ -15,6 +16,7 @@ mod tools;
 mod bench;
 mod ci;
 mod codegen;
+mod same_code;
 mod tidy;
 
 mod project;
@@ -52,6 +54,8 @@ enum Command {
     Codegen,
     /// Check what people forget
     Tidy,
+    /// Compare two revisions: fail unless only names (or, with --prose, texts) differ
+    SameCode(same_code::SameCodeArgs),
     /// Formatting, lints and tidy
     Ci,
 }
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&project, &args),
         Command::Codegen => codegen::codegen(&project),
         Command::Tidy => tidy::tidy(&project),
+        Command::SameCode(args) => same_code::same_code(&project, &args),
         Command::Ci => ci::ci(&project),
     };
     match done {

@@ -1,0 +1,115 @@
+//! `cargo xtask same-code BASE`: proves that a commit renames identifiers, or changes prose, and nothing else.
+//!
+//! Rust files of `BASE` and of `HEAD` are paired by git's rename detection and lexed. Without `--prose` a pair is the same code
+//! when one injective renaming of identifiers maps the old tokens to the new ones; with `--prose` no token but a string literal
+//! may differ, and each changed literal is listed. Imports, `mod` declarations, comments and what rustfmt adds or removes by
+//! itself (trailing commas, braces around one expression) are left out of the comparison: the compiler checks imports, and
+//! comments are prose.
+//!
+//! Limits: a renaming is per file, so a file that swaps two functions of the standard library everywhere passes. The printed
+//! table of renamings is for a reviewer.
+//! Modules: [`tokens`] (a file as comparable tokens), [`compare`] (two files).
+
+mod compare;
+mod tokens;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::project::{Project, output};
+use compare::Changes;
+
+#[derive(Args)]
+pub struct SameCodeArgs {
+    /// The revision before the change
+    base: String,
+    /// The revision after the change
+    #[arg(default_value = "HEAD")]
+    head: String,
+    /// Allow changed string literals and list them; identifiers must be equal
+    #[arg(long)]
+    prose: bool,
+}
+
+/// A Rust file before and after the change.
+#[derive(Debug, PartialEq, Eq)]
+struct Pair {
+    old: String,
+    new: String,
+}
+
+pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
+    let SameCodeArgs { base, head, prose } = args;
+    // Half-renamed files still count as the same file; without -l git gives up on large changes.
+    let diff = ["diff", "--name-status", "-z", "--find-renames=30%", "-l0", base, head, "--", "*.rs"];
+    let (pairs, mut failures) = paired(&output(&mut project.command("git", diff))?)?;
+    let mut renamed = BTreeMap::<(String, String), usize>::new();
+    for Pair { old, new } in &pairs {
+        let show = |revision: &str, path: &str| {
+            let text = output(&mut project.command("git", ["show", &format!("{revision}:{path}")]))?;
+            tokens::tokens(&text).with_context(|| format!("{revision}:{path}"))
+        };
+        let (before, after) = (show(base, old)?, show(head, new)?);
+        let compared =
+            if *prose { compare::prose(&before, &after) } else { compare::renaming(&before, &after) };
+        match compared {
+            Err(difference) => failures.push(format!("{new}:{difference}")),
+            Ok(Changes::Literals(literals)) => {
+                for (line, before, after) in literals {
+                    println!("{new}:{line}: {before} -> {after}");
+                }
+            }
+            Ok(Changes::Renamed(names)) => {
+                for pair in names {
+                    *renamed.entry(pair).or_default() += 1;
+                }
+            }
+        }
+    }
+    for ((old, new), files) in &renamed {
+        println!("{old} -> {new} ({files} files)");
+    }
+    println!("same-code: {} files compared, {} names changed", pairs.len(), renamed.len());
+    if failures.is_empty() {
+        return Ok(());
+    }
+    for failure in &failures {
+        println!("{failure}");
+    }
+    bail!(
+        "same-code: {} files differ in more than {}",
+        failures.len(),
+        if *prose { "prose" } else { "names" }
+    )
+}
+
+/// The pairs of `git diff --name-status -z`, and a failure for each file that has no counterpart.
+fn paired(diff: &str) -> Result<(Vec<Pair>, Vec<String>)> {
+    let (mut pairs, mut failures) = (Vec::new(), Vec::new());
+    let mut fields = diff.split_terminator('\0');
+    while let Some(status) = fields.next() {
+        let mut path = || fields.next().map(str::to_owned).context("git diff ended within a record");
+        let old = path()?;
+        match status.as_bytes().first() {
+            Some(b'M') => pairs.push(Pair { new: old.clone(), old }),
+            Some(b'R') => pairs.push(Pair { old, new: path()? }),
+            _ => failures.push(format!("{old}: {status}: has no counterpart")),
+        }
+    }
+    Ok((pairs, failures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_paired_and_lonely_ones_fail() {
+        let (pairs, failures) = paired("M\0a.rs\0R087\0b.rs\0c.rs\0A\0d.rs\0").unwrap();
+        let pair = |old: &str, new: &str| Pair { old: old.into(), new: new.into() };
+        assert_eq!(pairs, [pair("a.rs", "a.rs"), pair("b.rs", "c.rs")]);
+        assert_eq!(failures, ["d.rs: A: has no counterpart"]);
+    }
+}
