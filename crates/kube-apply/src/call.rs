@@ -192,6 +192,10 @@ pub(crate) fn is_stale(error: &kube::Error) -> bool {
         if status.code == 409 && status.message.contains("the object has been modified"))
 }
 
+pub(crate) fn is_already_exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
 fn is_broken(error: &kube::Error) -> bool {
     is_out_of_reach(error) || matches!(error, kube::Error::Api(status) if status.code == 500)
 }

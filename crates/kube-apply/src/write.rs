@@ -56,12 +56,34 @@ pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Re
         (Way::ServerSide { force_conflicts }, found) => {
             server_side(client, placed, found.as_ref(), force_conflicts, mode).await
         }
-        (Way::ThreeWay, None) => call::create(client, placed, mode).await.map(|_| Outcome::Created),
+        (Way::ThreeWay, None) => create_or_merge(client, work, options, mode).await,
         // What was not wanted before is merged as if it had been: nothing goes that others put there.
         (Way::ThreeWay, Some(found)) => {
             let last = last.as_ref().unwrap_or(&placed.object);
             merge(client, placed, last.value(), found, mode).await
         }
+    }
+}
+
+/// Creates an object. One that this release has created since it was looked for, by a request whose client stopped before the
+/// answer, is merged instead.
+async fn create_or_merge(
+    client: &Client,
+    Work { placed, last, .. }: &Work,
+    options: &Options,
+    mode: Mode,
+) -> Result<Outcome, kube::Error> {
+    let refused = match call::create(client, placed, mode).await {
+        Err(error @ kube::Error::Api(_)) if call::is_already_exists(&error) => error,
+        answer => return answer.map(|_| Outcome::Created),
+    };
+    let found = call::get(client, placed).await?;
+    match found.zip(options.ownership.as_ref()) {
+        Some((found, owner)) if owner.complaint(&found).is_none() => {
+            let last = last.as_ref().unwrap_or(&placed.object);
+            merge(client, placed, last.value(), &found, mode).await
+        }
+        _ => Err(refused),
     }
 }
 

@@ -372,6 +372,24 @@ async fn killed_after_any_write_and_begun_again_it_comes_to_the_same_end() {
     }
 }
 
+/// A request whose client has stopped may still create its object after the next attempt has looked for it.
+#[tokio::test]
+async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_one() {
+    let town = Town::still().await;
+    let object = map("late", json!({"k": "1"}));
+    let placed = town.target.place(&[object.clone()]).await.unwrap().remove(0);
+    let work = Work { placed, last: None, found: None };
+    let client = &town.target.client;
+    apply(&town.target, &[], &[map("late", json!({"k": "0"}))], &release("web", Way::ThreeWay), &Silent)
+        .await
+        .unwrap();
+    let own = write::write(client, &work, &release("web", Way::ThreeWay)).await.unwrap();
+    assert_eq!(own, crate::tell::Outcome::Changed);
+    assert_eq!(town.get(MAP, "late").await.unwrap()["data"], json!({"k": "1"}));
+    let foreign = write::write(client, &work, &release("other", Way::ThreeWay)).await;
+    assert!(matches!(foreign, Err(kube::Error::Api(status)) if status.is_already_exists()));
+}
+
 /// Controllers work on several threads.
 #[test]
 fn all_of_it_may_go_from_thread_to_thread() {

@@ -233,13 +233,15 @@ async fn workspace_claims_priority_ports_addresses_and_open_networks() {
     };
     let private = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
     let port = json!([{"name": "a", "image": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}]);
+    let init_port =
+        json!([{"name": "init", "image": "a", "ports": [{"containerPort": 80, "hostPort": 8080}]}]);
     let open = "names its peers";
     #[rustfmt::skip]
     let rows = [
         ("plain-pod",      pod(json!({})), None),
         ("system-pod",     pod(json!({"priorityClassName": "system-node-critical"})), Some("PriorityClass of the system")),
         ("port-pod",       pod(json!({"containers": port})), Some("hostPort")),
-        ("init-port-pod",  pod(json!({"initContainers": port})), Some("hostPort")),
+        ("init-port-pod",  pod(json!({"initContainers": init_port})), Some("hostPort")),
         ("plain-service",  service(json!({})), None),
         ("external",       service(json!({"externalIPs": ["192.0.2.1"]})), Some("externalIPs")),
         ("ranges",         service(json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})), Some("loadBalancerSourceRanges")),
