@@ -13,6 +13,7 @@ use kube_apply::{Discovery, Reserved, Target};
 use crate::error::Error;
 use crate::hold::Hold;
 use crate::record::Record;
+use crate::render::share::Share;
 use crate::render::{Cluster, Renderer};
 use crate::storage::Storage;
 use crate::trust::{Origin, Trust};
@@ -76,7 +77,13 @@ impl Helm {
     /// The records of a namespace.
     pub fn storage(&self, namespace: &str) -> Storage {
         let storage = Storage::new(self.records.clone(), namespace, self.clock.clone());
+        let storage = storage.sharing(self.share(namespace));
         if self.whole_records { storage.whole_only() } else { storage }
+    }
+
+    /// The share of the renderer's pool of the workspace, or of a namespace where it is not said.
+    pub fn share(&self, namespace: &str) -> Share {
+        self.renderer.share(self.workspace.as_deref().unwrap_or(namespace))
     }
 
     pub fn target(&self, namespace: &str) -> Target {

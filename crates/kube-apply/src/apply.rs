@@ -54,8 +54,8 @@ pub struct Options {
     pub validate: bool,
     /// Until when definitions may take to be established; a minute where it is not said.
     pub deadline: Option<Instant>,
-    /// Former objects of a manifest that is not trusted. They are the base of a three-way merge; they neither prove that a
-    /// live object is ours nor are they removed.
+    /// Former objects of a manifest that is not trusted. They are the base of a three-way merge, except for reserved objects,
+    /// which another client writes; they neither prove that a live object is ours nor are they removed.
     pub merge_only: Vec<Object>,
 }
 
@@ -190,7 +190,9 @@ async fn look_at_all(
     let looks = wanted.into_iter().map(|placed| async {
         let id = placed.id();
         let owned = former.get(&id);
-        let last = owned.or_else(|| unproven.get(&id)).map(|placed| placed.object.clone());
+        // The base decides which fields of the live object are deleted.
+        let unproven = || unproven.get(&id).filter(|_| !target.is_reserved(&placed));
+        let last = owned.or_else(unproven).map(|placed| placed.object.clone());
         let found = match write::look(target.client_for(&placed), &placed, options).await {
             Ok(found) => found,
             Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),

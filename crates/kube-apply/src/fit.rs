@@ -7,6 +7,8 @@
 //! defaults of `LimitRanges`, hooks, affinity) is taken to fit.
 //! Elsewhere: what an object takes (`domain::resources`), quotas ([`quota`]), nodes ([`nodes`]).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod nodes;
 mod quota;
 

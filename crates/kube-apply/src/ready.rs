@@ -3,6 +3,8 @@
 //! [`judge`] is pure: from what the cluster says of an object to a [`State`], by one table for each of Helm's two ways of
 //! judging. [`wait`] looks by watches and never asks twice.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod events;
 mod fields;
 mod kstatus;

@@ -15,7 +15,9 @@ pub fn parse(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let number: f64 = rest[..end].parse().ok()?;
-        let unit = rest[end..].find(|letter: char| letter.is_ascii_digit()).map_or(rest.len(), |at| end + at);
+        let unit = rest[end..]
+            .find(|letter: char| letter.is_ascii_digit())
+            .map_or(rest.len(), |at| end.saturating_add(at));
         let (_, factor) = UNITS.iter().find(|(name, _)| *name == &rest[end..unit])?;
         seconds += number * factor;
         rest = &rest[unit..];
@@ -49,7 +51,8 @@ pub fn jittered(length: Duration, key: impl Hash) -> Duration {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     let thousandths = u32::try_from(hasher.finish() % 100).unwrap_or_default();
-    length.saturating_add((length / 1000).saturating_mul(thousandths))
+    let thousandth = length.checked_div(1000).unwrap_or_default();
+    length.saturating_add(thousandth.saturating_mul(thousandths))
 }
 
 #[cfg(test)]

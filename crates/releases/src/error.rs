@@ -29,7 +29,7 @@ impl PassError {
     }
 }
 
-/// What Kubernetes itself said, where it said anything.
+/// The words of Kubernetes, where it said anything. They are for the log, or for whoever made the call as themselves.
 pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -10,11 +10,14 @@
 //! else (requests, the releases of requests, values, records, statuses) is written by the platform itself.
 //! Elsewhere: states and rules (`domain::release`), Helm's acts (`helm_release`), the resources (`kube_types`).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::clock::Clock;
 pub use helm_release::render::Renderer;
+use helm_release::render::share::Share;
 use helm_release::{Helm, Hold, Ledger, Storage, Trust};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
@@ -120,6 +123,7 @@ impl Releases {
             clock: clock.clone(),
             holder: holder.into(),
             sightings: Sightings::start(clients.own()),
+            people: people.clone(),
         };
         let (helm, own) = (helms.clone(), clients.clone());
         let list = List::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
@@ -187,6 +191,7 @@ pub(crate) struct Helms {
     holder: Arc<str>,
     /// Who else is at work on releases, seen before this server leads.
     sightings: Sightings,
+    people: Arc<dyn People>,
 }
 
 impl Helms {
@@ -218,8 +223,14 @@ impl Helms {
         Hold::new(clients.own(), namespace, &self.holder).seeing(&self.sightings)
     }
 
+    /// The share of the renderer's pool for work on releases of a namespace: that of its workspace.
+    pub fn share(&self, namespace: &str) -> Share {
+        let workspace = self.people.workspace_of(namespace);
+        self.renderer.share(workspace.as_ref().map_or(namespace, |workspace| workspace.as_str()))
+    }
+
     /// The records of a namespace.
     pub fn storage(&self, clients: &Clients, namespace: &str) -> Storage {
-        Storage::new(clients.own(), namespace, self.clock.clone())
+        Storage::new(clients.own(), namespace, self.clock.clone()).sharing(self.share(namespace))
     }
 }

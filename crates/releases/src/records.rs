@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use domain::release::operation;
-use helm_release::storage::is_held;
+use helm_release::storage::{is_held, revision};
 use helm_release::{Record, Status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -67,7 +67,7 @@ impl Mark {
         let moment = |name: &str| Timestamp::from_second(label(name)?.parse().ok()?).ok();
         Some(Self {
             key: Key::new(record.metadata.namespace.as_deref()?, label("name")?),
-            revision: label("version")?.parse().ok()?,
+            revision: revision(&record.metadata)?,
             status: Status::read(label("status")?),
             hash: text(SPEC_HASH),
             operation: text(OPERATION),

@@ -21,7 +21,7 @@ pub fn cut(text: &str) -> Vec<&str> {
             documents.push(&text[begin..at]);
             begin = at;
         }
-        at += line.len();
+        at = at.saturating_add(line.len());
     }
     if at > begin {
         documents.push(&text[begin..at]);

@@ -37,7 +37,7 @@ pub fn outdated(history: &[Entry], max: usize, ids: impl Fn(i64) -> BTreeSet<Id>
     let mut standing: Vec<i64> = plan::footprint(history).iter().map(|(revision, _)| *revision).collect();
     let mut gone = Vec::new();
     for &(revision, _) in history {
-        if history.len() - gone.len() <= room {
+        if history.len().saturating_sub(gone.len()) <= room {
             break;
         }
         if Some(revision) == deployed {

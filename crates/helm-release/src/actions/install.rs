@@ -11,7 +11,7 @@ use kube_apply::{Applied, Mask, Object};
 use super::ask::{Content, DryRun, Install, Propagation, Run, Uninstall};
 use super::crds;
 use super::operation::{Course, ExistingObjects, History, Operation};
-use super::plan::{Step, plan};
+use super::plan::{Step, next, plan};
 use super::post_render::post_render;
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
@@ -71,7 +71,7 @@ impl Operation<'_> {
             };
         }
         match status {
-            Status::Uninstalled | Status::Failed if replace => Ok(last + 1),
+            Status::Uninstalled | Status::Failed if replace => Ok(next(last)),
             _ => Err(Error::NameInUse),
         }
     }
@@ -264,10 +264,14 @@ impl Operation<'_> {
             let changed = post_render(manifest, hooks, change, content, self.helm.profile).await;
             (record.manifest, record.hooks) = changed?;
         }
-        let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;
-        let hooks = record.hooks.iter().filter_map(|hook| Object::parse_all(&hook.manifest).ok());
-        let hooks: Vec<Object> = hooks.flatten().collect();
-        let mask = Mask::new(objects.iter().chain(&hooks), &self.run.sensitive);
-        Ok(Draft { record, objects, mask })
+        let (bytes, sensitive) = (record.bytes(), self.run.sensitive.clone());
+        let draft = move || {
+            let objects = Object::parse_all(&record.manifest).map_err(Error::manifest("new"))?;
+            let hooks = record.hooks.iter().filter_map(|hook| Object::parse_all(&hook.manifest).ok());
+            let hooks: Vec<Object> = hooks.flatten().collect();
+            let mask = Mask::new(objects.iter().chain(&hooks), &sensitive);
+            Ok(Draft { record, objects, mask })
+        };
+        self.share().run(bytes, draft).await.map_err(RenderError::from)?
     }
 }

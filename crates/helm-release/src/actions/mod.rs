@@ -5,6 +5,8 @@
 //! all acts share ([`operation`]), and the acts themselves. Every act can be killed at any call: what it has written by then
 //! says what it was about, and [`recover`] or the next act goes on from there.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub mod ask;
 mod crds;
 mod document;

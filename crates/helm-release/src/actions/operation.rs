@@ -17,6 +17,8 @@ use crate::helm::Helm;
 use crate::hooks;
 use crate::quiet::Quiet;
 use crate::record::{ApplyMethod, Record, Status};
+use crate::render::RenderError;
+use crate::render::share::Share;
 use crate::storage::{self, Storage, StorageError, Stored};
 use crate::trust::{LedgerError, Origin};
 
@@ -26,6 +28,9 @@ const INTERRUPTED: &str = "operation interrupted";
 /// So long a revision of somebody who does not hold releases as we do is taken to be in the making: as long as Helm waits
 /// where nobody says otherwise.
 const FOREIGN_GRACE: Duration = Duration::from_mins(5);
+
+/// The longest timeout. A longer one counts as this.
+const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 /// One release that is being acted on.
 pub(super) struct Operation<'o> {
@@ -84,12 +89,26 @@ impl<'o> Operation<'o> {
         }
     }
 
+    /// For heavy work on manifests of this release.
+    pub fn share(&self) -> Share {
+        self.helm.share(self.namespace)
+    }
+
+    /// The objects of all these records, each once and as the first of them has it.
+    async fn objects(&self, records: Vec<Record>, which: &'static str) -> Result<Vec<Object>, Error> {
+        let bytes = records.iter().map(|record| record.manifest.len()).fold(0, usize::saturating_add);
+        let namespace = self.namespace.to_owned();
+        let parse = move || footprint::objects(&records, &namespace).map_err(Error::manifest(which));
+        self.share().run(bytes, parse).await.map_err(RenderError::from)?
+    }
+
     pub async fn history(&self) -> Result<History, Error> {
         Ok(History { entries: self.storage.entries(self.name).await? })
     }
 
     pub fn deadline(&self) -> Instant {
-        Instant::now() + self.run.timeout
+        let now = Instant::now();
+        now.checked_add(self.run.timeout.min(LONGEST)).unwrap_or(now)
     }
 
     fn ownership(&self) -> Ownership {
@@ -174,7 +193,7 @@ impl<'o> Operation<'o> {
             |entry: &&storage::Entry| entry.head.status == Status::Deployed && entry.head.revision != except;
         // Gathered first: a filter in the loop would keep whoever waits for it to one thread.
         for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
-            let mut stored = self.storage.open(entry).await?;
+            let mut stored = self.storage.open_to_finish(entry).await?;
             stored.record.info.status = Status::Superseded;
             match self.storage.update(&stored).await {
                 Ok(_) | Err(StorageError::Gone { .. }) => {}
@@ -199,7 +218,7 @@ impl<'o> Operation<'o> {
     /// the record exists, so that no crash leaves a record of ours that is not trusted.
     pub async fn begin(&self, history: &History, record: &Record, origin: Origin) -> Result<Stored, Error> {
         // Helm's own limits hold before anything is given up for it.
-        self.storage.plan(record)?;
+        self.storage.plan(record).await?;
         let outdated = self.outdated(history).await?;
         if let Some(trust) = self.helm.trust.as_ref().filter(|_| origin == Origin::Own) {
             let gone: BTreeSet<i64> = outdated.iter().map(|entry| entry.head.revision).collect();
@@ -224,8 +243,7 @@ impl<'o> Operation<'o> {
         let mut ids: Vec<(i64, BTreeSet<Id>)> = Vec::new();
         for &(revision, _) in plan::footprint(&view) {
             let record = history.open(self, revision).await?.record;
-            let objects =
-                footprint::objects([&record], self.namespace).map_err(Error::manifest("a former"))?;
+            let objects = self.objects(vec![record], "a former").await?;
             ids.push((
                 revision,
                 objects.iter().map(|object| footprint::id(object, self.namespace)).collect(),
@@ -250,10 +268,8 @@ impl<'o> Operation<'o> {
                 Origin::Foreign => foreign.push(record),
             }
         }
-        let objects = |records: &[Record]| {
-            footprint::objects(records, self.namespace).map_err(Error::manifest("current"))
-        };
-        let (own, mut foreign) = (objects(&own)?, objects(&foreign)?);
+        let (own, mut foreign) =
+            (self.objects(own, "current").await?, self.objects(foreign, "current").await?);
         let known: BTreeSet<Id> = own.iter().map(|object| footprint::id(object, self.namespace)).collect();
         foreign.retain(|object| !known.contains(&footprint::id(object, self.namespace)));
         Ok(ExistingObjects { own, foreign })

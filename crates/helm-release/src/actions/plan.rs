@@ -24,7 +24,7 @@ pub enum Step {
 pub fn plan(history: &[Entry]) -> Step {
     use Status::*;
     let Some(&(last, status)) = history.last() else { return Step::Install { revision: 1 } };
-    let next = last + 1;
+    let next = next(last);
     match status {
         Deployed => Step::Upgrade { revision: next, base: last },
         Failed | Superseded | Unknown => {
@@ -34,6 +34,11 @@ pub fn plan(history: &[Entry]) -> Step {
         Uninstalling => Step::FinishUninstall { revision: last },
         Uninstalled => Step::Install { revision: next },
     }
+}
+
+/// The revision after this one. One after the highest is refused when its record is written.
+pub fn next(last: i64) -> i64 {
+    last.saturating_add(1)
 }
 
 /// The newest revision that is deployed.
@@ -55,8 +60,10 @@ fn newest(history: &[Entry], wanted: Status) -> Option<i64> {
 /// The revisions whose objects may be in the cluster: the one that is deployed and all that came after it and failed. Helm
 /// looks at the first only, and forgets what the others made.
 pub fn footprint(history: &[Entry]) -> &[Entry] {
-    let since_gone =
-        history.iter().rposition(|(_, status)| *status == Status::Uninstalled).map_or(0, |gone| gone + 1);
+    let since_gone = history
+        .iter()
+        .rposition(|(_, status)| *status == Status::Uninstalled)
+        .map_or(0, |gone| gone.saturating_add(1));
     let recent = &history[since_gone..];
     let at = |wanted| recent.iter().rposition(|(_, status)| *status == wanted);
     let from = at(Status::Deployed).or_else(|| at(Status::Superseded)).unwrap_or(0);

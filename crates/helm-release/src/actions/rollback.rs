@@ -6,7 +6,7 @@ use kube_apply::{Applied, remove};
 use super::ask::{Content, DryRun, Rollback};
 use super::install::Draft;
 use super::operation::{Course, History, Operation};
-use super::plan::{Step, plan};
+use super::plan::{Step, next, plan};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
@@ -55,7 +55,7 @@ impl Operation<'_> {
         let own = self.target_without_reserved();
         let target = if origin == Origin::Own { &own } else { &self.foreign };
         let (way, _) = self.way(Some(&record));
-        let before = self.standing(&history, record.version - 1).await?;
+        let before = self.standing(&history, record.version.saturating_sub(1)).await?;
         let looked = self.look("rollback", target, (&before, &objects), way, &mask).await?;
 
         let description = record.info.description.clone();
@@ -106,14 +106,14 @@ impl Operation<'_> {
     /// The revision to be: what an old one was, under a new number; and where that content comes from.
     async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<(Draft, Origin), Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
-        let to = if ask.revision == 0 { last.head.revision - 1 } else { ask.revision };
+        let to = if ask.revision == 0 { last.head.revision.saturating_sub(1) } else { ask.revision };
         let old = history.open(self, to).await?.record;
         let origin = self.helm.origin(&old);
         let last = self.storage.open(last).await?.record;
         let said = ask.run.description.clone().unwrap_or_else(|| format!("Rollback to {to}"));
         let (_, apply_method) = self.way(Some(&old));
         let record = Record {
-            version: last.version + 1,
+            version: next(last.version),
             namespace: last.namespace,
             info: Info {
                 first_deployed: last.info.first_deployed,

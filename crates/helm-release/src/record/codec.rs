@@ -99,8 +99,16 @@ impl Record {
             Some(chart) => [&*chart, &gzip(&[&rest[1..]])].concat(),
             None => gzip(&[&rest]),
         };
-        let chart = self.chart.text().map_or(0, |text| text.len() + "{\"chart\":".len());
-        Ok((BASE64_STANDARD.encode(packed), chart + rest.len()))
+        let chart = self.chart.text().map_or(0, |text| text.len().saturating_add("{\"chart\":".len()));
+        Ok((BASE64_STANDARD.encode(packed), chart.saturating_add(rest.len())))
+    }
+
+    /// About how many bytes of text it has, for whoever works on all of it.
+    pub fn bytes(&self) -> usize {
+        let hooks = self.hooks.iter().map(|hook| hook.manifest.len());
+        let config = self.config.iter().map(|(key, value)| data_bytes(value).saturating_add(key.len()));
+        let texts = [self.manifest.len(), self.info.notes.len(), self.chart.text().map_or(0, str::len)];
+        hooks.chain(config).chain(texts).fold(0, usize::saturating_add)
     }
 
     /// All but the chart, as JSON.
@@ -160,6 +168,35 @@ impl Record {
     }
 }
 
+fn data_bytes(data: &Data) -> usize {
+    match data {
+        Data::String(text) => text.len(),
+        Data::List(items) => items.iter().map(data_bytes).fold(items.len(), usize::saturating_add),
+        Data::Map(members) => members
+            .iter()
+            .map(|(key, value)| data_bytes(value).saturating_add(key.len()))
+            .fold(members.len(), usize::saturating_add),
+        _ => 1,
+    }
+}
+
+/// How many bytes a record unpacks to, where it is fewer than `limit`; of a larger one about how many, without unpacking it.
+pub(crate) fn unpacked_bytes(text: &[u8], limit: usize) -> usize {
+    let about = text.len().saturating_mul(8).clamp(limit, MAX_UNPACKED);
+    if text.len() >= limit {
+        return about;
+    }
+    let Ok(bytes) = BASE64_STANDARD.decode(text) else { return text.len() };
+    let most = u64::try_from(limit).unwrap_or(u64::MAX);
+    let unpacked = std::io::copy(&mut MultiGzDecoder::new(&bytes[..]).take(most), &mut std::io::sink());
+    match unpacked.map(usize::try_from) {
+        Ok(Ok(unpacked)) if unpacked < limit => unpacked,
+        Ok(_) => about,
+        // It is refused, or it is not packed.
+        Err(_) => bytes.len(),
+    }
+}
+
 fn raw(members: &Members) -> Result<Box<RawValue>, EncodeError> {
     let text = json::write(&Data::Map(members.clone()), Style::Plain);
     let text = text.map_err(|error| EncodeError(error.to_string()))?;
@@ -177,8 +214,8 @@ pub(crate) fn gzip(pieces: &[&[u8]]) -> Vec<u8> {
 
 /// What is in a gzip stream, up to [`MAX_UNPACKED`].
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    const LIMIT: u64 = MAX_UNPACKED as u64 + 1;
     let mut unpacked = Vec::new();
-    let limit = MAX_UNPACKED as u64 + 1;
-    MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut unpacked).map_err(DecodeError::Gzip)?;
+    MultiGzDecoder::new(bytes).take(LIMIT).read_to_end(&mut unpacked).map_err(DecodeError::Gzip)?;
     if unpacked.len() > MAX_UNPACKED { Err(DecodeError::TooLarge) } else { Ok(unpacked) }
 }

@@ -7,6 +7,8 @@
 //! Always true: nothing that shows a record for debugging shows values, manifests or notes.
 //! Elsewhere: where records lie (`crate::storage`), what is done when one is too large (`crate::storage::fit`).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 pub mod chart;
 mod codec;
 mod hook;
@@ -24,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use chart::{ChartHead, ChartRecord};
 pub use codec::{DecodeError, EncodeError, MAX_UNPACKED};
-pub(crate) use codec::{gzip, unpack};
+pub(crate) use codec::{gzip, unpack, unpacked_bytes};
 pub use hook::{HookRecord, LastRun, Phase};
 pub use moment::Moment;
 pub use status::Status;

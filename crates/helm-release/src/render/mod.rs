@@ -8,6 +8,7 @@
 mod admission;
 pub mod charts;
 mod lookup;
+pub mod share;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use crate::record::{ChartRecord, HookRecord};
 pub use admission::PoolAdmission;
 pub use charts::{Charts, ReadyChart};
 use lookup::Lookup;
+use share::Share;
 
 /// Renders, for any number of callers.
 #[derive(Clone)]
@@ -230,6 +232,11 @@ impl Renderer {
             }
         })
         .await?
+    }
+
+    /// The share of a workspace, for work on manifests and records.
+    pub fn share(&self, workspace: &str) -> Share {
+        Share::new(&self.0.pool, workspace)
     }
 
     /// Runs other heavy work on rendered objects, with the share of a workspace.

@@ -1,7 +1,9 @@
 //! What can go wrong between us and the records.
 
 use domain::failure::Kind;
+use governor::work::WorkError;
 
+use super::MAX_REVISION;
 use super::fit::TooLarge;
 use crate::record::{DecodeError, EncodeError};
 
@@ -17,6 +19,10 @@ pub enum StorageError {
     Gone { name: String, revision: i64 },
     #[error("`{name}` is no name of a release: {why}")]
     Name { name: String, why: String },
+    #[error(
+        "release `{name}` cannot have revision {revision} (limit {MAX_REVISION}): delete its Secrets with higher revisions than were made"
+    )]
+    Revision { name: String, revision: i64 },
     #[error("user supplied labels contains system reserved label name. System labels: {system:?}")]
     SystemLabel { system: &'static [&'static str] },
     #[error(transparent)]
@@ -29,6 +35,8 @@ pub enum StorageError {
     Mistaken { secret: String },
     #[error("Secret `{part}`, a part of the record in Secret `{secret}`, is missing or was changed")]
     Incomplete { secret: String, part: String },
+    #[error("the records of the release cannot be packed or unpacked now: {0}")]
+    Busy(#[from] WorkError),
     #[error("cannot {doing} the records of releases")]
     Call { doing: &'static str, source: Box<kube::Error> },
 }
@@ -37,9 +45,16 @@ impl StorageError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Exists { .. } | Self::Changed { .. } | Self::Gone { .. } => Kind::Conflict,
-            Self::Name { .. } | Self::SystemLabel { .. } | Self::Encode(_) => Kind::Invalid,
+            Self::Name { .. } | Self::Revision { .. } | Self::SystemLabel { .. } | Self::Encode(_) => {
+                Kind::Invalid
+            }
+            Self::Busy(WorkError::Rejected(_)) => Kind::Exhausted,
+            Self::Busy(WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_)) => Kind::Timeout,
             Self::TooLarge(_) => Kind::TooLarge,
-            Self::Damaged { .. } | Self::Mistaken { .. } | Self::Incomplete { .. } => Kind::Internal,
+            Self::Busy(WorkError::Panicked)
+            | Self::Damaged { .. }
+            | Self::Mistaken { .. }
+            | Self::Incomplete { .. } => Kind::Internal,
             Self::Call { source, .. } => match &**source {
                 kube::Error::Api(status) => Kind::of_http_status(status.code),
                 _ => Kind::Unavailable,

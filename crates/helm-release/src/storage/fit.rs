@@ -100,7 +100,7 @@ pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageErr
 
 /// Whether a text fits into a Secret, with something to spare, and whoever reads it agrees to unpack it.
 fn is_enough(text: &str, unpacked: usize) -> bool {
-    text.len() + SPARE <= SECRET && unpacked + SPARE <= MAX_UNPACKED
+    text.len() <= SECRET - SPARE && unpacked <= MAX_UNPACKED - SPARE
 }
 
 /// What stands in the place of a manifest in parts: nothing that any Helm takes for YAML.

@@ -1,16 +1,19 @@
 //! Many releases, by what the labels of their Secrets say: nothing is unpacked, and nothing is transferred but metadata.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
-use super::{Head, StorageError, labels};
+use super::{Head, MAX_REVISION, StorageError, labels, secret_name};
 
 /// So many are asked for at a time.
 const PAGE: u32 = 500;
+/// Whether a Secret that is no record was logged. Tenants write them, so it is logged once.
+static WARNED: AtomicBool = AtomicBool::new(false);
 
 /// Where to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,16 +59,56 @@ pub fn newest(heads: Vec<Head>) -> Vec<Head> {
 pub(super) fn head(metadata: &ObjectMeta, namespace: &str) -> Option<Head> {
     let labels = metadata.labels.as_ref()?;
     let name = labels.get("name")?.clone();
-    let rest = metadata.name.as_ref()?.strip_prefix("sh.helm.release.v1.")?.strip_prefix(name.as_str())?;
-    // The name tells, as it is what Helm asks by; the label only says it again.
-    let revision = rest.strip_prefix(".v")?.parse().ok()?;
     Some(Head {
+        revision: revision(metadata)?,
         name,
         namespace: metadata.namespace.clone().unwrap_or_else(|| namespace.to_owned()),
-        revision,
         status: labels::status(labels),
         labels: labels::of_user(labels),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
     })
+}
+
+/// The revision of a record, from the name of its Secret, by which Helm finds it. Nothing if the Secret is no record: its name
+/// is not the one that Helm gives, or the revision is not in 1 to [`MAX_REVISION`].
+pub fn revision(metadata: &ObjectMeta) -> Option<i64> {
+    let (release, secret) = (metadata.labels.as_ref()?.get("name")?, metadata.name.as_ref()?);
+    let digits =
+        secret.strip_prefix("sh.helm.release.v1.")?.strip_prefix(release.as_str())?.strip_prefix(".v")?;
+    let revision = digits.parse().ok().filter(|revision| (1..=MAX_REVISION).contains(revision));
+    // Another spelling of the number would be another Secret than the one that is written and deleted.
+    let revision = revision.filter(|&revision| secret_name(release, revision) == *secret);
+    if revision.is_none() && !WARNED.swap(true, Ordering::Relaxed) {
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        tracing::warn!(
+            secret = secret.as_str(),
+            namespace,
+            "ignoring a Secret with the labels of a Helm record: its revision is not a number from 1 to {MAX_REVISION} (logged once)"
+        );
+    }
+    revision
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision_of(secret: &str) -> Option<i64> {
+        let labels = BTreeMap::from([("name".to_owned(), "web".to_owned())]);
+        let name = Some(secret.to_owned());
+        revision(&ObjectMeta { name, labels: Some(labels), ..ObjectMeta::default() })
+    }
+
+    #[test]
+    fn revision_outside_of_its_range_is_no_record() {
+        assert_eq!(revision_of("sh.helm.release.v1.web.v1"), Some(1));
+        assert_eq!(revision_of("sh.helm.release.v1.web.v2147483647"), Some(MAX_REVISION));
+        for digits in
+            ["0", "-1", "2147483648", "9223372036854775807", "9223372036854775808", "", "x", "01", "+1"]
+        {
+            assert_eq!(revision_of(&format!("sh.helm.release.v1.web.v{digits}")), None, "{digits}");
+        }
+        assert_eq!(revision_of("sh.helm.release.v1.other.v1"), None);
+    }
 }

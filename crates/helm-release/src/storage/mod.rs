@@ -5,6 +5,8 @@
 //!
 //! Elsewhere: what the bytes are (`crate::record`).
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod error;
 pub mod fit;
 pub mod labels;
@@ -24,11 +26,13 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 
 use crate::hold::lease_name;
-use crate::record::{Record, Status};
+use crate::record::{self, Record, Status};
+use crate::render::share::{INLINE_BYTES, Share};
 
 pub use error::StorageError;
+use fit::Fitted;
 pub use fit::{Plan, TooLarge, fits};
-pub use list::{Scope, heads, newest};
+pub use list::{Scope, heads, newest, revision};
 
 /// Helm's type of Secret.
 const TYPE: &str = "helm.sh/release.v1";
@@ -47,6 +51,8 @@ pub struct Storage {
     namespace: String,
     clock: Arc<dyn Clock>,
     may_split: bool,
+    /// Where large records are packed and unpacked; on the caller's thread where it is not said.
+    share: Option<Share>,
 }
 
 /// A record as it was read or written.
@@ -84,6 +90,9 @@ pub struct Entry {
     text: Vec<u8>,
 }
 
+/// The highest revision of a release. Helm keeps it in an `int`, and Helm 2 had 32 bits for it.
+pub const MAX_REVISION: i64 = i32::MAX as i64;
+
 /// The Secret of a revision.
 pub fn secret_name(name: &str, revision: i64) -> String {
     format!("sh.helm.release.v1.{name}.v{revision}")
@@ -93,7 +102,7 @@ impl Storage {
     /// `clock` tells what the labels say of time.
     pub fn new(client: Client, namespace: &str, clock: Arc<dyn Clock>) -> Self {
         let secrets = Api::namespaced(client, namespace);
-        Self { secrets, namespace: namespace.to_owned(), clock, may_split: true }
+        Self { secrets, namespace: namespace.to_owned(), clock, may_split: true, share: None }
     }
 
     /// Refuses a record that does not fit into one Secret as Helm would write it.
@@ -102,13 +111,29 @@ impl Storage {
         Self { may_split: false, ..self }
     }
 
+    /// Packs and unpacks large records with this share of a pool.
+    #[must_use]
+    pub fn sharing(self, share: Share) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
     /// How a record would be kept; an error if it cannot be.
-    pub fn plan(&self, record: &Record) -> Result<Plan, StorageError> {
-        Ok(fit::fit(record, self.may_split)?.plan)
+    pub async fn plan(&self, record: &Record) -> Result<Plan, StorageError> {
+        check_revision(record)?;
+        Ok(self.fitted(record).await?.plan)
+    }
+
+    /// A record as it is written. It tells of objects that are in the cluster, so that a busy pool does not keep it from being
+    /// written.
+    async fn fitted(&self, record: &Record) -> Result<Fitted, StorageError> {
+        let may_split = self.may_split;
+        let Some(share) = &self.share else { return fit::fit(record, may_split) };
+        let (bytes, record) = (record.bytes(), record.clone());
+        share.finish(bytes, move || fit::fit(&record, may_split)).await?
     }
 
     /// All revisions of a release, the oldest first. One call.
@@ -138,7 +163,23 @@ impl Storage {
 
     /// Unpacks a record, and fetches its parts if it has any.
     pub async fn open(&self, entry: &Entry) -> Result<Stored, StorageError> {
-        let mut record = entry.peek()?;
+        self.unpack(entry, false).await
+    }
+
+    /// The same for a record that is to be written again after objects were: a busy pool does not refuse it.
+    pub(crate) async fn open_to_finish(&self, entry: &Entry) -> Result<Stored, StorageError> {
+        self.unpack(entry, true).await
+    }
+
+    async fn unpack(&self, entry: &Entry, finish: bool) -> Result<Stored, StorageError> {
+        let mut record = match &self.share {
+            Some(share) => {
+                let (bytes, entry) = (record::unpacked_bytes(&entry.text, INLINE_BYTES), entry.clone());
+                let peek = move || entry.peek();
+                if finish { share.finish(bytes, peek).await } else { share.run(bytes, peek).await }??
+            }
+            None => entry.peek()?,
+        };
         if let Some((parts, digest)) = fit::kept(&record.manifest) {
             record.manifest = self.manifest(&record, parts, digest).await?;
         }
@@ -186,6 +227,7 @@ impl Storage {
     /// Writes a new revision; [`StorageError::Exists`] if there is one.
     pub async fn create(&self, record: &Record) -> Result<Stored, StorageError> {
         check_name(&record.name)?;
+        check_revision(record)?;
         if !labels::are_free(&record.labels) {
             return Err(StorageError::SystemLabel { system: labels::SYSTEM });
         }
@@ -193,7 +235,7 @@ impl Storage {
         record.settle_moments();
         let record = &record;
         let created = self.clock.now().as_second().to_string();
-        let fitted = fit::fit(record, self.may_split)?;
+        let fitted = self.fitted(record).await?;
         // The parts come first: a record whose parts are missing is never there to be read.
         self.write_parts(record, &fitted.parts).await?;
         let mut secret = self.secret(record, fitted.text, true);
@@ -213,7 +255,7 @@ impl Storage {
     /// Writes a revision again, unless somebody else has.
     pub async fn update(&self, stored: &Stored) -> Result<Stored, StorageError> {
         let record = &stored.record;
-        let fitted = fit::fit(record, self.may_split)?;
+        let fitted = self.fitted(record).await?;
         self.write_parts(record, &fitted.parts).await?;
         let mut secret = self.secret(record, fitted.text, stored.held);
         secret.metadata.resource_version = Some(stored.resource_version.clone());
@@ -300,6 +342,14 @@ fn deployed(entries: &[Entry]) -> Option<&Entry> {
 
 fn check_name(name: &str) -> Result<(), StorageError> {
     names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
+}
+
+/// Refuses a revision that would not be found again.
+fn check_revision(record: &Record) -> Result<(), StorageError> {
+    if (1..=MAX_REVISION).contains(&record.version) {
+        return Ok(());
+    }
+    Err(StorageError::Revision { name: record.name.clone(), revision: record.version })
 }
 
 /// Whether it was made by somebody who held the release.

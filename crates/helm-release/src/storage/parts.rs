@@ -38,8 +38,13 @@ impl Storage {
             let Some(piece) = piece else { return Err(StorageError::Incomplete { secret, part }) };
             pieces.push(piece.0);
         }
-        fit::whole(&pieces, digest)
-            .ok_or_else(|| StorageError::Incomplete { secret, part: part_name(record, digest, 0) })
+        let (bytes, expected) = (pieces.iter().map(Vec::len).sum(), digest.to_owned());
+        let whole = move || fit::whole(&pieces, &expected);
+        let whole = match &self.share {
+            Some(share) => share.run(bytes, whole).await?,
+            None => whole(),
+        };
+        whole.ok_or_else(|| StorageError::Incomplete { secret, part: part_name(record, digest, 0) })
     }
 
     /// Writes the parts that are not there yet. A part's name tells what is in it.

@@ -116,13 +116,13 @@ fn on_each_node(nodes: &mut [Node], turn: &Turn, workload: &Workload<'_>, needs:
     if turn.live.is_some() {
         return (0, 0);
     }
-    let (mut new, mut lost) = (0, 0);
+    let (mut new, mut lost) = (0_u64, 0_u64);
     for node in nodes.iter_mut().filter(|node| node.allows(workload.template())) {
-        new += 1;
+        new = new.saturating_add(1);
         if node.has(needs) {
             node.take(needs);
         } else {
-            lost += 1;
+            lost = lost.saturating_add(1);
         }
     }
     (new, lost)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Event;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::events::{Warnings, warnings};
 use super::observe::{Seen, observe};
@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
     async fn until_settled(&mut self) {
         let mut seen = observe(self.target, &self.objects);
         let mut complaints = stream::pending().boxed();
-        let (mut asked, soon) = (false, sleep_until(Instant::now() + SOON));
+        let (mut asked, soon) = (false, sleep(SOON));
         tokio::pin!(soon);
         while !self.is_settled() {
             tokio::select! {

@@ -73,12 +73,15 @@ impl Releases {
             None => self.before(namespace, name, after.version).await?,
         };
         let (before, _) = self.record(actor, namespace, name, Some(from)).await?;
-        let masks = [sensitive(&before, release.as_deref())?, sensitive(&after, release.as_deref())?];
-        let (differences, text) = match of {
-            Of::Manifest => manifests(&objects(&before)?, &objects(&after)?, &masks),
-            Of::Values => values(&before, &after, &masks),
-        };
-        Ok(Comparison { from: before.version, to: after.version, differences, text })
+        self.examine(namespace, before.bytes().saturating_add(after.bytes()), move || {
+            let masks = [sensitive(&before, release.as_deref())?, sensitive(&after, release.as_deref())?];
+            let (differences, text) = match of {
+                Of::Manifest => manifests(&objects(&before)?, &objects(&after)?, &masks),
+                Of::Values => values(&before, &after, &masks),
+            };
+            Ok(Comparison { from: before.version, to: after.version, differences, text })
+        })
+        .await
     }
 
     /// The last revision before this one that was deployed.

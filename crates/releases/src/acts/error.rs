@@ -1,9 +1,11 @@
 //! Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
 
 use chart_store::ChartError;
+use chart_store::failure::reason;
 use domain::Kind;
 use domain::actor::Refusal;
 use helm_release::StorageError;
+use helm_release::render::share::WorkError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -60,6 +62,8 @@ pub enum Error {
     Moved(String),
     #[error("{0}")]
     Helm(Box<helm_release::Error>),
+    #[error("the release cannot be examined now: {0}")]
+    Busy(#[from] WorkError),
     #[error("{message}")]
     Kubernetes { kind: Kind, message: String },
     #[error("release `{0}` has not failed: there is nothing to try again")]
@@ -70,6 +74,15 @@ pub enum Error {
         "workspace `{workspace}` has {used} repositories (limit {limit}): delete one that is no longer needed"
     )]
     TooManyRepos { workspace: String, used: usize, limit: usize },
+    #[error(
+        "workspace `{workspace}` has {used} requests for releases (limit {limit}): delete releases that are no longer needed"
+    )]
+    TooManyRequests { workspace: String, used: usize, limit: usize },
+    #[error(
+        "the values quota of workspace `{workspace}` is {limit} bytes: {used} are used by the kept versions of its releases and {wanted} more \
+         are needed; delete releases that are no longer needed, or keep fewer versions (`maxHistory`)"
+    )]
+    OverValuesQuota { workspace: String, wanted: u64, used: u64, limit: u64 },
     #[error("the records of the release cannot be read")]
     Records(#[from] StorageError),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -94,25 +107,49 @@ impl Error {
             Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Unstated(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
-            Self::Listening(_) | Self::TooManyRepos { .. } => Kind::Exhausted,
+            Self::Listening(_)
+            | Self::TooManyRepos { .. }
+            | Self::TooManyRequests { .. }
+            | Self::OverValuesQuota { .. }
+            | Self::Busy(WorkError::Rejected(_)) => Kind::Exhausted,
+            Self::Busy(WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_)) => Kind::Timeout,
             Self::Chart(error) => error.kind(),
             Self::Moved(_) => Kind::Precondition,
             Self::Helm(error) => error.kind(),
             Self::Kubernetes { kind, .. } => *kind,
             Self::Records(error) => error.kind(),
-            Self::Unreadable { .. } => Kind::Internal,
+            Self::Busy(WorkError::Panicked) | Self::Unreadable { .. } => Kind::Internal,
             Self::Unavailable(_) => Kind::Unavailable,
         }
     }
 }
 
-impl From<kube::Error> for Error {
-    fn from(error: kube::Error) -> Self {
+impl Error {
+    /// The failure of a call that was made as the caller or as the release: its words are for the caller.
+    pub(crate) fn of_caller(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
                 Self::Kubernetes { kind: Kind::of_http_status(status.code), message: status.message.clone() }
             }
             other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}
+
+/// The failure of a call of the platform's own. Its words may name the platform's identity and objects that are not the caller's: they are
+/// for the log, and the caller learns a reason. Only of an object that was not valid all is told, because the caller stated it.
+impl From<kube::Error> for Error {
+    fn from(error: kube::Error) -> Self {
+        match &error {
+            kube::Error::Api(status) if !matches!(status.code, 400 | 422 | 429 | 500..) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a call of the platform's own was refused"
+                );
+                let message = format!("the request could not be carried out: {}", reason(&error));
+                Self::Kubernetes { kind: Kind::of_http_status(status.code), message }
+            }
+            _ => Self::of_caller(error),
         }
     }
 }

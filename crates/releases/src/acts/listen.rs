@@ -86,7 +86,7 @@ impl Releases {
             was_there: release.is_some(),
             masks: VecDeque::from([(made(&record), sensitive(&record, release.as_deref())?)]),
             changes: self.changes(),
-            following: Following::follow(client, pods, wish).await?,
+            following: Following::follow(client, pods, wish).await.map_err(Error::of_caller)?,
             ended: false,
             _seat: seat,
         };
@@ -220,7 +220,7 @@ impl Listening {
         if *taken >= STREAMS {
             return Err(Error::Listening(STREAMS));
         }
-        *taken += 1;
+        *taken = taken.saturating_add(1);
         Ok(Seat { who, among: self.clone() })
     }
 }
@@ -235,7 +235,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut listening = self.among.0.lock();
         if let Some(taken) = listening.get_mut(&self.who) {
-            *taken -= 1;
+            *taken = taken.saturating_sub(1);
             if *taken == 0 {
                 listening.remove(&self.who);
             }

@@ -74,7 +74,7 @@ impl Releases {
             if let Some(name) = &meant.name {
                 params = params.fields(&format!("metadata.name={name}"));
             }
-            pods.extend(api.list(&params).await?.items);
+            pods.extend(api.list(&params).await.map_err(Error::of_caller)?.items);
         }
         let containers = pods.iter().flat_map(|pod| {
             // What comes before the containers is meant only by its name.

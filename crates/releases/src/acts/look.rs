@@ -71,17 +71,17 @@ impl Releases {
         all: bool,
     ) -> Result<ValuesView, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        let members = if all {
-            helm_release::queries::all_values(&record, Profile::Helm4)
-                .map_err(|error| Error::Invalid(error.to_string()))?
-        } else {
-            Members::clone(&record.config)
-        };
-        let values = plain(&members);
-        Ok(ValuesView {
-            revision: record.version,
-            values: sensitive(&record, release.as_deref())?.mask_values(&values),
+        self.examine(namespace, record.bytes(), move || {
+            let members = if all {
+                helm_release::queries::all_values(&record, Profile::Helm4)
+                    .map_err(|error| Error::Invalid(error.to_string()))?
+            } else {
+                Members::clone(&record.config)
+            };
+            let values = sensitive(&record, release.as_deref())?.mask_values(&plain(&members));
+            Ok(ValuesView { revision: record.version, values })
         })
+        .await
     }
 
     /// The objects of a revision, or of the newest, as they were written.
@@ -93,8 +93,11 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<Vec<Value>, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        let sensitive = sensitive(&record, release.as_deref())?;
-        Ok(objects(&record)?.iter().map(|object| sensitive.mask(object.value())).collect())
+        self.examine(namespace, record.bytes(), move || {
+            let sensitive = sensitive(&record, release.as_deref())?;
+            Ok(objects(&record)?.iter().map(|object| sensitive.mask(object.value())).collect())
+        })
+        .await
     }
 
     /// What runs before and after, of a revision or of the newest, as it was rendered.
@@ -106,13 +109,16 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<Vec<Value>, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        let mut hooks = Vec::new();
-        for hook in &record.hooks {
-            hooks.extend(parsed(&record, &hook.manifest)?);
-        }
-        // What a hook's Secret holds is as secret as any other.
-        let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
-        Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
+        self.examine(namespace, record.bytes(), move || {
+            let mut hooks = Vec::new();
+            for hook in &record.hooks {
+                hooks.extend(parsed(&record, &hook.manifest)?);
+            }
+            // What a hook's Secret holds is as secret as any other.
+            let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
+            Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
+        })
+        .await
     }
 
     /// The notes of a revision, or of the newest.
@@ -124,7 +130,20 @@ impl Releases {
         revision: Option<i64>,
     ) -> Result<String, Error> {
         let (record, release) = self.record(actor, namespace, name, revision).await?;
-        Ok(sensitive(&record, release.as_deref())?.mask_text(&record.info.notes))
+        self.examine(namespace, record.bytes(), move || {
+            Ok(sensitive(&record, release.as_deref())?.mask_text(&record.info.notes))
+        })
+        .await
+    }
+
+    /// Examines the content of a record of `bytes`: at once where it is small, else with the share of the workspace of the renderer's pool.
+    pub(super) async fn examine<T: Send + 'static>(
+        &self,
+        namespace: &str,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.parts().helms.share(namespace).run(bytes, work).await?
     }
 
     pub(super) async fn record(

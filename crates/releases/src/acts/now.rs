@@ -91,7 +91,9 @@ impl Releases {
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
         let now = self.parts().clock.now().to_string();
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: now}}}}});
-        api.patch(object.name(), &PatchParams::default(), &Patch::Merge(patch)).await?;
+        api.patch(object.name(), &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map_err(Error::of_caller)?;
         Ok(())
     }
 
@@ -107,8 +109,9 @@ impl Releases {
             return Ok(());
         }
         let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace().unwrap_or(namespace));
-        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels(&selector)).await?;
-        Ok(())
+        let selected = ListParams::default().labels(&selector);
+        let deleted = api.delete_collection(&DeleteParams::default(), &selected).await;
+        deleted.map(drop).map_err(Error::of_caller)
     }
 
     /// Runs the tests of a release that are meant, and says what became of each. That some failed is an answer, too.

@@ -145,18 +145,24 @@ impl Releases {
             from_secrets: std::collections::BTreeSet::new(),
             hash: String::new(),
         };
-        let mask = Sensitive::of(planned.chart(), &gathered, &objects(&after)?);
-        let mut old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
-        if target.reserved.client().is_none() {
-            // They are neither in what would be nor removed.
-            old.retain(|object| !target.reserved.contains(&target.id(object), namespace));
-        }
-        let former = match &before {
-            Some(before) => sensitive(before, release.as_deref())?,
-            None => Sensitive::of_objects(&[]),
-        };
-        let mut plan = told(action, &old, &after, &[former, mask])?;
-        (plan.shortages, plan.unlooked) = self.shortages(&target, &old, &objects(&after)?).await;
+        let bytes = after.bytes().saturating_add(before.as_ref().map_or(0, Record::bytes));
+        let (place, default) = (target.clone(), namespace.to_owned());
+        let judged = self.examine(namespace, bytes, move || {
+            let new = objects(&after)?;
+            let mask = Sensitive::of(planned.chart(), &gathered, &new);
+            let mut old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
+            if place.reserved.client().is_none() {
+                // They are neither in what would be nor removed.
+                old.retain(|object| !place.reserved.contains(&place.id(object), &default));
+            }
+            let former = match &before {
+                Some(before) => sensitive(before, release.as_deref())?,
+                None => Sensitive::of_objects(&[]),
+            };
+            Ok((told(action, (&old, &new), &after, &[former, mask]), old, new))
+        });
+        let (mut plan, old, new) = judged.await?;
+        (plan.shortages, plan.unlooked) = self.shortages(&target, &old, &new).await;
         Ok(plan)
     }
 
@@ -248,10 +254,9 @@ fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
 }
 
 /// `masks` hide what is sensitive in `old` and in `after`.
-fn told(action: Action, old: &[Object], after: &Record, masks: &[Sensitive; 2]) -> Result<Plan, Error> {
-    let new = objects(after)?;
-    let (differences, text) = manifests(old, &new, masks);
-    Ok(Plan {
+fn told(action: Action, (old, new): (&[Object], &[Object]), after: &Record, masks: &[Sensitive; 2]) -> Plan {
+    let (differences, text) = manifests(old, new, masks);
+    Plan {
         act: action.name(),
         revision: after.version,
         objects: new.iter().map(|object| masks[1].mask(object.value())).collect(),
@@ -260,7 +265,7 @@ fn told(action: Action, old: &[Object], after: &Record, masks: &[Sensitive; 2]) 
         text,
         shortages: Vec::new(),
         unlooked: Vec::new(),
-    })
+    }
 }
 
 fn unlooked(what: &str, error: &FitError) -> String {

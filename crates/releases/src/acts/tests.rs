@@ -1,5 +1,6 @@
 //! Releases that people ask for, and what they may not.
 
+mod limits;
 mod rollback;
 
 use chart_store::Source;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
+use domain::ids::WorkspaceName;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -41,14 +42,24 @@ const HISTORY: i64 = 10;
 /// Label of what is of one version of a request, Helm's records among it: the number.
 pub(crate) const VERSION: &str = "longshore.dev/version";
 
+/// Label of what is kept of one version: how many bytes it has.
+const BYTES: &str = "longshore.dev/bytes";
+
 /// How much text the values of a release may be.
 pub const VALUES_LIMIT: usize = 256 << 10;
+
+/// Requests of one workspace.
+pub const MAX_REQUESTS: u32 = 500;
+
+/// What is kept of all versions of all requests of one workspace: values, patches and options.
+pub const MAX_KEPT_BYTES: u64 = 64 << 20;
 
 /// The request for a release: so that there can only be one.
 pub(crate) fn request_name(cluster: &str, namespace: &str, name: &str) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let digest = digest(&SHA256, format!("{cluster}/{namespace}/{name}").as_bytes());
     let digest = digest.as_ref();
+    #[cfg_attr(not(test), expect(clippy::arithmetic_side_effects, reason = "at is below 20"))]
     let letters = (0..20).map(|at| {
         let bits = at * 5;
         let pair = u16::from_be_bytes([digest[bits / 8], digest[bits / 8 + 1]]);
@@ -57,6 +68,13 @@ pub(crate) fn request_name(cluster: &str, namespace: &str, name: &str) -> String
     format!("req-{}", letters.collect::<String>())
 }
 
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// So many Secrets are asked for at a time.
+const PAGE: u32 = 500;
+
 fn of_request(request: &str) -> ListParams {
     ListParams::default().labels(&format!("{REQUEST}={request}"))
 }
@@ -64,6 +82,38 @@ fn of_request(request: &str) -> ListParams {
 impl Releases {
     fn kept(&self) -> Api<Secret> {
         Api::namespaced(self.parts().clients.own(), SYSTEM_NAMESPACE)
+    }
+
+    /// Refuses one more request where a workspace has its number of them.
+    pub(super) async fn check_requests(&self, workspace: &WorkspaceName) -> Result<(), Error> {
+        let own = ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REQUESTS);
+        let used = self.requests().list_metadata(&own).await?.items.len();
+        let limit = MAX_REQUESTS as usize;
+        if used >= limit {
+            return Err(Error::TooManyRequests { workspace: workspace.to_string(), used, limit });
+        }
+        Ok(())
+    }
+
+    /// Refuses more bytes than are kept for a workspace. Versions from before sizes were recorded do not count.
+    async fn check_values(&self, workspace: &str, wanted: u64) -> Result<(), Error> {
+        let mut of_workspace =
+            ListParams::default().labels(&format!("{WORKSPACE}={workspace},{BYTES}")).limit(PAGE);
+        let bytes = |meta: &ObjectMeta| meta.labels.as_ref()?.get(BYTES)?.parse::<u64>().ok();
+        let (mut used, limit) = (0_u64, MAX_KEPT_BYTES);
+        loop {
+            let page = self.kept().list_metadata(&of_workspace).await?;
+            let sizes = page.items.iter().filter_map(|secret| bytes(&secret.metadata));
+            used = sizes.fold(used, u64::saturating_add);
+            of_workspace.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if of_workspace.continue_token.is_none() {
+                break;
+            }
+        }
+        if used.saturating_add(wanted) > limit {
+            return Err(Error::OverValuesQuota { workspace: workspace.to_owned(), wanted, used, limit });
+        }
+        Ok(())
     }
 
     /// Keeps the values of a version; answers where.
@@ -88,6 +138,8 @@ impl Releases {
             roles: Some(spec.roles.clone()),
         };
         let kept = serde_json::to_vec(&kept).expect("what a request says can be written as JSON");
+        let bytes = count(values.len().saturating_add(kept.len()));
+        self.check_values(&spec.workspace, bytes).await?;
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let labels: BTreeMap<String, String> = [
             label(REQUEST, request),
@@ -95,6 +147,7 @@ impl Releases {
             label(CHART_PACKAGE, &spec.chart.package),
             label(WORKSPACE, &spec.workspace),
             label(MANAGED_BY, FIELD_MANAGER),
+            label(BYTES, &bytes.to_string()),
         ]
         .into();
         // Whoever died before the request was written has left one under another name.

@@ -38,13 +38,13 @@ fn grown(
         Some(Value::Array(items)) => items.len(),
         _ => 0,
     };
-    size::compare(budget, path.count() + moved(path))?;
+    size::compare(budget, path.count().saturating_add(moved(path)))?;
     let (added, copied) = match operation {
         PatchOperation::Add(add) => (Some(&add.value), true),
         PatchOperation::Replace(replace) => (Some(&replace.value), true),
         PatchOperation::Copy(copy) => (find(object, &copy.from), true),
         PatchOperation::Move(from) => {
-            size::compare(budget, from.from.count() + moved(&from.from))?;
+            size::compare(budget, from.from.count().saturating_add(moved(&from.from)))?;
             (find(object, &from.from), false)
         }
         PatchOperation::Test(test) => {
@@ -56,7 +56,7 @@ fn grown(
     let Some(added) = added else { return Ok(bytes) };
     let more = size::bytes(added);
     size::compare(budget, more / 16)?;
-    if path.count() + size::depth(added) > DEEPEST {
+    if path.count().saturating_add(size::depth(added)) > DEEPEST {
         return Err(format!("the object becomes deeper than {DEEPEST}"));
     }
     if !copied {

@@ -30,7 +30,7 @@ pub fn change(
         let mut changed = Vec::with_capacity(objects.len());
         for object in objects {
             if is_meant(role, &object) {
-                size::copy(budget, 2 * size::bytes(object.value())).map_err(wrong)?;
+                size::copy(budget, size::bytes(object.value()).saturating_mul(2)).map_err(wrong)?;
                 let object = resized(role, object).map_err(wrong)?;
                 changed.extend(if role.stopped { pause::one(object) } else { Some(object) });
             } else if !(role.stopped && pause::scales(&object, &role.kind, &role.name)) {

@@ -18,22 +18,26 @@ const STEPS_TO_MATCH: u64 = 50;
 
 /// The bytes of a value in memory: its texts, and what each value takes.
 pub fn bytes(value: &Value) -> usize {
-    VALUE_BYTES
-        + match value {
-            Value::String(text) => text.len(),
-            Value::Array(items) => items.iter().map(bytes).sum(),
-            Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + bytes(value)).sum(),
-            _ => 0,
+    let sum = |total: usize, more: usize| total.saturating_add(more);
+    let content = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes).fold(0, sum),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len().saturating_add(bytes(value))).fold(0, sum)
         }
+        _ => 0,
+    };
+    content.saturating_add(VALUE_BYTES)
 }
 
 /// Values inside each other.
 pub fn depth(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(depth).max().unwrap_or_default(),
-        Value::Object(fields) => fields.values().map(depth).max().unwrap_or_default(),
-        _ => 0,
-    }
+    let below = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(fields) => fields.values().map(depth).max(),
+        _ => None,
+    };
+    below.unwrap_or_default().saturating_add(1)
 }
 
 /// Counts a copy of so many bytes.

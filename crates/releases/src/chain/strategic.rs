@@ -66,7 +66,10 @@ impl Merge<'_> {
             if key.starts_with('$') {
                 return Err(format!("{}: the directive {key} is not known", shown(at)));
             }
-            size::copy(self.budget, VALUE_BYTES + at.len() + 2 * key.len())?;
+            size::copy(
+                self.budget,
+                key.len().saturating_mul(2).saturating_add(at.len()).saturating_add(VALUE_BYTES),
+            )?;
             let inside = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
             let before = below.remove(key);
             if let Some(merged) = self.field(before, change, place.below(key), &inside)? {
@@ -145,7 +148,7 @@ impl Merge<'_> {
             let Some(id) = element.get(by) else {
                 return Err(format!("{at}: an element of this list needs its {by}"));
             };
-            size::compare(self.budget, 2 * items.len())?;
+            size::compare(self.budget, items.len().saturating_mul(2))?;
             let found = items.iter().position(|item| item.get(by) == Some(id));
             if element.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
                 items.retain(|item| item.get(by) != Some(id));

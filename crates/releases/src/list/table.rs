@@ -52,7 +52,7 @@ impl Table {
         if inner.rows.get(key).map(|row| &**row) == row.as_ref() {
             return;
         }
-        inner.changes += 1;
+        inner.changes = inner.changes.wrapping_add(1);
         if let Some(old) = inner.rows.remove(key) {
             for (sort, order) in Sort::ALL.into_iter().zip(&mut inner.orders) {
                 if let Ok(at) = order.binary_search_by(|row| sort.order(row, &old)) {
@@ -71,7 +71,7 @@ impl Table {
 
     /// Something was heard of a release, whether the list shows it or not.
     pub fn tell(&self) {
-        self.heard.send_modify(|heard| *heard += 1);
+        self.heard.send_modify(|heard| *heard = heard.wrapping_add(1));
     }
 
     pub fn changes(&self) -> watch::Receiver<u64> {
@@ -84,7 +84,7 @@ impl Table {
         let order = &inner.orders[query.sort as usize];
         let mut walk = Walk::new(query, may_see);
         for at in 0..order.len() {
-            let at = if query.descending { order.len() - 1 - at } else { at };
+            let at = if query.descending { order.len().saturating_sub(at).saturating_sub(1) } else { at };
             walk.pass(&order[at]);
         }
         walk.page(inner.changes)
@@ -118,7 +118,8 @@ impl<'a, F: FnMut(&str) -> bool> Walk<'a, F> {
         for (facet, counts) in self.query.facets.iter().zip(&mut self.counts) {
             // Of each status it is told how many there would be if that one were asked for.
             if has_status || *facet == super::query::Facet::Status {
-                *counts.entry(facet.of(row)).or_default() += 1;
+                let count = counts.entry(facet.of(row)).or_default();
+                *count = count.saturating_add(1);
             }
         }
         if !has_status {
@@ -132,12 +133,12 @@ impl<'a, F: FnMut(&str) -> bool> Walk<'a, F> {
             self.at.get_or_insert(self.total);
             self.rows.push(row.clone());
         }
-        self.total += 1;
+        self.total = self.total.saturating_add(1);
     }
 
     fn page(self, seq: u64) -> Page {
         let at = self.at.unwrap_or(self.total);
-        let more = at + self.rows.len() < self.total;
+        let more = at.saturating_add(self.rows.len()) < self.total;
         let last = self.rows.last().filter(|_| more);
         let facets = self.query.facets.iter().zip(self.counts).map(|(facet, counts)| {
             let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();

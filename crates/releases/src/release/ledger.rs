@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use chart_store::failure::reason;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use helm_release::{Ledger, LedgerError, Origin, Record, Status};
@@ -21,7 +22,6 @@ use kube_types::release::status::REVISIONS;
 use parking_lot::Mutex;
 
 use super::administered;
-use crate::error::words;
 
 /// How often an entry is written against a status that changes all the time.
 const ATTEMPTS: usize = 10;
@@ -93,8 +93,17 @@ impl OperationLedger {
     }
 
     async fn write(&self, revision: Revision, kept: &[i64]) -> Result<(), LedgerError> {
-        let unavailable = |error: kube::Error| LedgerError::Unavailable(words(&error));
-        let mut release = HelmRelease::clone(&self.latest());
+        let latest = self.latest();
+        let mut release = HelmRelease::clone(&latest);
+        let unavailable = |error: kube::Error| {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                release = latest.name_any(),
+                namespace = latest.namespace(),
+                "cannot write the ledger of a release"
+            );
+            LedgerError::Unavailable(reason(&error).to_owned())
+        };
         for _ in 0..ATTEMPTS {
             let status = release.status.get_or_insert_default();
             // Listed before they are written: no crash leaves an object of an administrator that is not listed.

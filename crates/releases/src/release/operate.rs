@@ -15,7 +15,7 @@ use domain::release::retry::{self, Then};
 use futures::FutureExt;
 use helm_release::actions::{Propagation, Rollback, Run, Uninstall};
 use helm_release::render::RenderError;
-use helm_release::{Error, Helm, Record};
+use helm_release::{Error, Helm, Record, StorageError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::PostParams;
@@ -106,8 +106,10 @@ impl Controller {
                     .await?;
                 Ok(Next::After(BUSY))
             }
-            Err(Error::Render(error @ RenderError::Rejected(_))) => {
-                // The renderer is overloaded; nothing was rendered, and nothing was written.
+            Err(
+                error @ (Error::Render(RenderError::Rejected(_)) | Error::Storage(StorageError::Busy(_))),
+            ) => {
+                // The pool is overloaded; nothing was rendered, and nothing was written.
                 let waits = telling.interrupted().waits("Exhausted", &error.to_string());
                 self.end(&begun, &id, waits.done()).await?;
                 Ok(Next::After(PUT_OFF))

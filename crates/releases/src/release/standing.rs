@@ -138,7 +138,7 @@ impl Controller {
         let late = due(pass.status().last_deployed.as_ref(), pass).is_some_and(|due| now >= due);
         let resources = Resources {
             total: count(objects.len()),
-            ready: count(objects.len() - not_ready.len()),
+            ready: count(objects.len().saturating_sub(not_ready.len())),
             not_ready,
         };
         Standing { resources, unknown, late, paused: pass.release.spec.paused, foreign, drift: None }

@@ -87,7 +87,7 @@ impl Releases {
 /// The most memory that a list of an index' entries takes, with one entry as data beside it.
 fn memory(index: &Index) -> u64 {
     let list = index.text_len().saturating_add(index.len().saturating_mul(size_of::<ChartEntry>()));
-    list.saturating_add(32 * index.text_len().min(MAX_ENTRY)) as u64
+    list.saturating_add(index.text_len().min(MAX_ENTRY).saturating_mul(32)) as u64
 }
 
 /// A chart whose newest version cannot be read is left out.

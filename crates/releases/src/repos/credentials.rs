@@ -31,6 +31,9 @@ pub struct Credentials {
     pub believe_anything: bool,
 }
 
+/// The credentials of one repository: names, tokens, certificates and keys together.
+pub const MAX_CREDENTIALS: usize = 64 << 10;
+
 /// Not for logs.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,6 +71,11 @@ impl Releases {
             .collect();
         if data.is_empty() {
             return Ok(None);
+        }
+        let size = data.values().map(|text| text.0.len()).fold(0, usize::saturating_add);
+        if size > MAX_CREDENTIALS {
+            let what = "the credentials of the repository";
+            return Err(Error::TooLarge { what, size, limit: MAX_CREDENTIALS });
         }
         let annotations = self.annotations(&repo.spec.workspace).await?;
         repo.annotations_mut().extend(annotations.clone().unwrap_or_default());

@@ -314,7 +314,7 @@ fn may_write(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Err
 
 /// Scheme, host and port of an address.
 fn origin(url: &str) -> &str {
-    let after = url.find("://").map_or(0, |at| at + 3);
-    let end = url[after..].find('/').map_or(url.len(), |at| after + at);
+    let after = url.find("://").map_or(0, |at| at.saturating_add(3));
+    let end = url[after..].find('/').map_or(url.len(), |at| after.saturating_add(at));
     &url[..end]
 }

@@ -14,17 +14,21 @@ pub fn of(values: &Members) -> BTreeMap<String, Data> {
 
 /// The bytes of all pointers and texts, without making them: a long key counts for each leaf below it.
 pub fn bytes(values: &Members) -> usize {
-    values.iter().fold(0, |sum, (key, value)| sum.saturating_add(bytes_below(value, key.len() + 1)))
+    values
+        .iter()
+        .fold(0, |sum, (key, value)| sum.saturating_add(bytes_below(value, key.len().saturating_add(1))))
 }
 
 fn bytes_below(value: &Data, pointer: usize) -> usize {
     match value {
         Data::Map(members) if !members.is_empty() => members.iter().fold(0_usize, |sum, (key, value)| {
-            sum.saturating_add(bytes_below(value, pointer.saturating_add(key.len() + 1)))
+            sum.saturating_add(bytes_below(value, pointer.saturating_add(key.len()).saturating_add(1)))
         }),
         Data::List(items) if !items.is_empty() => {
             // An index has some digits.
-            items.iter().fold(0_usize, |sum, item| sum.saturating_add(bytes_below(item, pointer + 8)))
+            items
+                .iter()
+                .fold(0_usize, |sum, item| sum.saturating_add(bytes_below(item, pointer.saturating_add(8))))
         }
         Data::String(text) => pointer.saturating_add(text.len()),
         _ => pointer,

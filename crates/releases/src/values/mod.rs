@@ -248,7 +248,7 @@ impl Pile {
 
     fn count(&mut self, text: &[u8]) {
         self.only = (self.layers == 0).then(|| text.to_vec());
-        self.layers += 1;
+        self.layers = self.layers.saturating_add(1);
     }
 
     /// Leaves that a change makes other than they were are the layer's.

@@ -46,8 +46,8 @@ impl Search<'_> {
         if *self.steps == 0 || deeper == 0 {
             return;
         }
-        *self.steps -= 1;
-        let deeper = deeper - 1;
+        *self.steps = self.steps.saturating_sub(1);
+        let deeper = deeper.saturating_sub(1);
         let is = |key: &str, wanted: &Data| schema.get(key) == Some(wanted);
         if is("writeOnly", &Data::Bool(true)) || is("format", &Data::string("password")) {
             self.found.insert(pointer.to_owned());

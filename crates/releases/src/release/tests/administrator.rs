@@ -9,6 +9,7 @@ use domain::actor::{Actor, Via, administrator_group};
 use domain::ids::TokenId;
 use domain::scopes::Scopes;
 use futures::{FutureExt, StreamExt, stream};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Event;
 use kube_types::release::{Options, Patch as ReleasePatch};
 use kube_types::{HelmReleaseStatus, HelmRequest};
@@ -395,4 +396,39 @@ async fn version_of_an_administrator_is_finished_after_a_crash() {
         assert_eq!(written(&world).await, (Some("get".to_owned()), true), "killed at write {passing}");
     });
     kills.buffer_unordered(5).collect::<Vec<()>>().await;
+}
+
+#[tokio::test]
+async fn forged_record_does_not_choose_what_an_administrator_deletes() {
+    let stage = installed(&wide("get")).await;
+    // Fields that others set on the objects of the administrator.
+    let roles: Api<ClusterRole> = Api::all(stage.world.admin());
+    let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
+    let guard = Patch::Merge(json!({"metadata": {"labels": {"guard": "on"}}}));
+    roles.patch("wide", &PatchParams::default(), &guard).await.unwrap();
+    maps.patch("wide", &PatchParams::default(), &guard).await.unwrap();
+    // A tenant has the newest record say that the release set them, as a record of Helm 3: the next upgrade is a three-way merge.
+    let secrets = stage.of::<Secret>();
+    let name = secret_name("web", 1);
+    let mut secret = secrets.get(&name).await.unwrap();
+    let mut record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
+    record.apply_method = None;
+    let plain = record.manifest.clone();
+    for id in [r#""name":"wide""#, r#""name": "wide""#, "name: wide"] {
+        let guarded = format!(
+            "{}, {}",
+            id,
+            if id.contains('"') { r#""labels":{"guard":"on"}"# } else { "labels: {guard: 'on'}" }
+        );
+        record.manifest = record.manifest.replace(id, &guarded);
+    }
+    assert_ne!(record.manifest, plain);
+    secret.data = Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
+    secrets.replace(&name, &PostParams::default(), &secret).await.unwrap();
+
+    stage.releases.upgrade(&administrator(), SHOP, "web", stated(&wide("list")), ELEVATED).await.unwrap();
+    deployed(&stage, 2).await;
+    assert_eq!(written(&stage.world).await, (Some("list".to_owned()), true));
+    assert_eq!(roles.get("wide").await.unwrap().metadata.labels.unwrap()["guard"], "on");
+    assert_eq!(maps.get("wide").await.unwrap().metadata.labels.unwrap()["guard"], "on");
 }

@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use helm_release::record::HookRecord;
+use helm_release::storage::MAX_REVISION;
 use k8s_openapi::ByteString;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 
@@ -145,4 +147,52 @@ async fn trusted_revisions_are_those_that_helm_keeps() {
     let numbers: Vec<i64> = revisions.iter().map(|entry| entry.revision).collect();
     assert_eq!(numbers, [3, 4]);
     assert!(revisions.iter().all(|entry| entry.digest.len() == 64 && entry.by.ends_with(":shop:strong")));
+}
+
+/// Writes the first record again under another revision, as a tenant can.
+async fn forge_revision(stage: &Stage, revision: i64) -> String {
+    let secrets = stage.of::<Secret>();
+    let mut secret = secrets.get(&secret_name("web", 1)).await.unwrap();
+    let mut record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
+    record.version = revision;
+    record.info.status = Status::Deployed;
+    let name = secret_name("web", revision);
+    let mut labels = secret.metadata.labels.take().unwrap();
+    // The name of the Secret counts, and a label cannot begin with a sign.
+    labels.insert("version".to_owned(), revision.unsigned_abs().to_string());
+    labels.insert("status".to_owned(), "deployed".to_owned());
+    secret.metadata = ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() };
+    secret.data = Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    name
+}
+
+#[tokio::test]
+async fn tenant_forges_records_with_extreme_revisions_and_stops_no_operation() {
+    let stage = stage(json!({})).await;
+    for revision in [i64::MAX, i64::MIN, -1, 0, MAX_REVISION + 1] {
+        forge_revision(&stage, revision).await;
+    }
+    let upgraded = async |greeting: &str| {
+        stage.change("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
+        until("it is deployed", async || {
+            let map = stage.of::<ConfigMap>().get("web").await.unwrap();
+            (map.data.unwrap()["greeting"] == *greeting).then_some(())
+        })
+        .await;
+        stage.until_state("web", "active").await.status.unwrap().helm.unwrap().revision
+    };
+    assert_eq!(upgraded("second").await, 2);
+
+    // The highest revision is a record, and no other can follow it.
+    let highest = forge_revision(&stage, MAX_REVISION).await;
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "third"}}})).await;
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    assert!(status.message.contains("cannot have revision 2147483648"), "{}", status.message);
+    stage.of::<Secret>().delete(&highest, &DeleteParams::default()).await.unwrap();
+    assert_eq!(upgraded("fourth").await, 3);
+
+    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
+    assert!(stage.of::<ConfigMap>().get_opt("web").await.unwrap().is_none());
 }
