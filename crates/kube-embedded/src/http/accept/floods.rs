@@ -27,7 +27,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams of one connection, as its SETTINGS say.
 const MOST_STREAMS: usize = 1000;
 /// How long an attack may go on before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -64,6 +64,9 @@ fn hpack_string(text: &[u8]) -> Vec<u8> {
     encoded.extend(text);
     encoded
 }
+
+/// Frames after the head of a stream.
+type Fault<'a> = &'a dyn Fn(u32) -> Vec<u8>;
 
 /// The ids of a client's streams.
 fn streams(count: u32) -> impl Iterator<Item = u32> {
@@ -146,7 +149,7 @@ struct Outcome {
     ended: bool,
     /// The code of its GOAWAY.
     goaway: Option<u32>,
-    /// RST_STREAM frames that it sent.
+    /// `RST_STREAM` frames that it sent.
     resets: usize,
     /// HEADERS frames that it sent.
     answers: usize,
@@ -250,7 +253,7 @@ async fn resets_that_the_client_makes_the_server_send_end_the_connection() {
     // Frames that are errors of one stream.
     let window = |id, increment: u32| frame(WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
     let largest = 0x7fff_ffff;
-    let faults: [(&str, u8, &dyn Fn(u32) -> Vec<u8>); 3] = [
+    let faults: [(&str, u8, Fault<'_>); 3] = [
         ("window update of 0", 0, &|id| window(id, 0)),
         ("window overflow", 0, &|id| window(id, largest)),
         ("data after the end", END_STREAM, &|id| frame(DATA, 0, id, b"x")),
