@@ -137,6 +137,11 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
+    /// For work that ends at `deadline` and whose caller does not go away.
+    pub fn at(deadline: Instant) -> Self {
+        Self { cancelled: Arc::default(), deadline }
+    }
+
     /// Fails when the work should stop. Costs some ten nanoseconds.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.cancelled.load(Ordering::Relaxed) {

@@ -31,6 +31,7 @@ use crate::control::{self, Control};
 use crate::error::Result;
 use crate::http::accept::{ConnectionLimits, accept};
 use crate::http::audit::{AuditSink, Auditor};
+use crate::http::flow::ServiceAccountFlows;
 use crate::http::routes::custom_schema;
 use crate::http::service::ApiService;
 use crate::metrics::Metrics;
@@ -70,6 +71,8 @@ pub struct Config {
     pub simulation: Option<Simulation>,
     /// What callers may use at once.
     pub limits: LevelLimits,
+    /// Whose ServiceAccounts share such a limit.
+    pub flows: ServiceAccountFlows,
     /// CPU-heavy work of requests.
     pub work: WorkLimits,
     /// Requests about more bytes do their work on the pool.
@@ -88,6 +91,7 @@ impl Default for Config {
             clock: Arc::new(SystemClock),
             simulation: None,
             limits: LevelLimits::default(),
+            flows: ServiceAccountFlows::default(),
             work: default_work(),
             inline_bytes: 64 << 10,
             connections: ConnectionLimits::default(),
@@ -157,6 +161,7 @@ struct Inner {
     /// OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
     governor: Governor,
+    flows: ServiceAccountFlows,
     pool: WorkPool,
     inline_bytes: usize,
     connections: ConnectionLimits,
@@ -198,6 +203,7 @@ impl Cluster {
                 policies: Policies::default(),
                 metrics: Metrics::new(governor.clone(), pool.clone()),
                 governor,
+                flows: config.flows,
                 pool,
                 inline_bytes: config.inline_bytes,
                 connections: config.connections,
@@ -357,6 +363,11 @@ impl Cluster {
     /// The budgets of callers.
     pub fn governor(&self) -> &Governor {
         &self.inner.governor
+    }
+
+    /// Which ServiceAccounts share a flow.
+    pub fn service_account_flows(&self) -> &ServiceAccountFlows {
+        &self.inner.flows
     }
 
     /// Requests about more bytes do their work on the pool.

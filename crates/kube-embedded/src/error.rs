@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
+use governor::work::WorkError;
 use serde_json::{Map, Value, json};
 
 use crate::field::FieldError;
@@ -229,6 +230,18 @@ impl ApiError {
         let message =
             format!("Timeout: request did not complete within the allotted timeout ({} s)", limit.as_secs());
         Self::new(504, "Timeout", message)
+    }
+
+    /// Work on the pool that did not finish.
+    pub fn from_work(error: &WorkError) -> Self {
+        match error {
+            WorkError::Rejected(rejected) => Self::rejected(rejected),
+            WorkError::DeadlineExceeded(limit) => Self::request_timeout(*limit),
+            WorkError::Interrupted(_) => Self::request_timeout(crate::verbs::DEADLINE),
+            WorkError::Panicked => {
+                Self::internal("This request caused apiserver to panic. Look in the logs for details.")
+            }
+        }
     }
 
     pub fn internal(message: impl Into<String>) -> Self {

@@ -13,6 +13,7 @@ use kube_embedded::access::pki::{Pki, PkiError};
 use kube_embedded::cluster as embedded;
 use kube_embedded::http::accept::ConnectionLimits;
 use kube_embedded::http::audit::AuditSink;
+use kube_embedded::http::flow::ServiceAccountFlows;
 use kube_embedded::sim::Simulation;
 use kube_embedded::store::OpenError;
 use tokio::net::TcpListener;
@@ -72,9 +73,14 @@ pub async fn open_embedded(
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
     }
+    let mut flows = ServiceAccountFlows::default();
+    // Each person has a ServiceAccount there; those of tenants' namespaces count as their workspace.
+    flows.separate_in.push(kube_types::SYSTEM_NAMESPACE.to_owned());
+    flows.group_label = Some(kube_types::marks::WORKSPACE.to_owned());
     let config = embedded::Config {
         data: Some(data.to_owned()),
         names,
+        flows,
         simulation,
         connections,
         audit: Some(audit),

@@ -3,7 +3,11 @@
 //! Invariant: writing a log line never fails and never panics. A line that standard error does not take is dropped and
 //! counted ([`LostLines`]); the next line that is taken says how many were lost. The same holds for audit lines: the
 //! request they describe is served, because a full disk must not stop the platform.
+//!
+//! Invariant: one event is one line. Control characters in what tenants named or sent are escaped, so that no text forges a line
+//! or reaches a terminal as a command.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,33 +28,57 @@ static LOST_AUDIT: AtomicU64 = AtomicU64::new(0);
 /// Installs the log writer; `RUST_LOG` narrows or widens it.
 pub fn install(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(|| LogWriter(io::stderr()))
-        .log_internal_errors(false)
-        .with_target(false);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false).with_target(false);
     // A second call (in tests) finds a writer installed already and leaves it.
     let _ = match format {
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Json => {
+            builder.json().with_writer(|| LogWriter { out: io::stderr(), colour: false }).try_init()
+        }
         LogFormat::Text => {
             let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            builder.with_ansi(colour).try_init()
+            // The formatter escapes control sequences in messages and values itself, but not line breaks.
+            builder.with_ansi(colour).with_writer(move || LogWriter { out: io::stderr(), colour }).try_init()
         }
     };
 }
 
 /// A log destination that accepts every line. One call of `write` is one line.
-struct LogWriter<W>(W);
+struct LogWriter<W> {
+    out: W,
+    /// Whether lines contain the formatter's own control sequences.
+    colour: bool,
+}
+
+/// The line with the control characters inside of it escaped.
+fn escape(line: &[u8], colour: bool) -> Cow<'_, [u8]> {
+    let (inner, end) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |inner| (inner, b"\n"));
+    let is_kept = |byte: u8| !byte.is_ascii_control() || byte == b'\t' || (colour && byte == 0x1b);
+    if inner.iter().all(|&byte| is_kept(byte)) {
+        return line.into();
+    }
+    let mut escaped = Vec::with_capacity(line.len() + 16);
+    for &byte in inner {
+        if is_kept(byte) {
+            escaped.push(byte);
+        } else {
+            escaped.extend(byte.escape_ascii());
+        }
+    }
+    escaped.extend_from_slice(end);
+    escaped.into()
+}
 
 impl<W: Write> Write for LogWriter<W> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, taken: &[u8]) -> io::Result<usize> {
+        let line = &*escape(taken, self.colour);
         let lost = UNREPORTED.load(Ordering::Relaxed);
         let written = if lost == 0 {
-            self.0.write_all(line)
+            self.out.write_all(line)
         } else {
             // What was lost may have been written in part.
             let report = format!("\n{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
-            self.0.write_all(&[report.as_bytes(), line].concat())
+            self.out.write_all(&[report.as_bytes(), line].concat())
         };
         if let Ok(()) = written {
             UNREPORTED.fetch_sub(lost, Ordering::Relaxed);
@@ -58,7 +86,7 @@ impl<W: Write> Write for LogWriter<W> {
             LOST.fetch_add(1, Ordering::Relaxed);
             UNREPORTED.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(line.len())
+        Ok(taken.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -105,6 +133,8 @@ impl Collector for LostLines {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     /// Takes lines until it is full.
@@ -128,18 +158,51 @@ mod tests {
         }
     }
 
+    /// A disk that several writers share.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Disk>>);
+
+    impl Write for Shared {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            (&mut *self.0.lock().unwrap()).write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
     #[test]
     fn log_line_that_cannot_be_written_is_counted_and_reported_later() {
         let mut disk = Disk { is_full: true, ..Disk::default() };
         let before = LOST.load(Ordering::Relaxed);
         for _ in 0..3 {
-            LogWriter(&mut disk).write_all(b"lost\n").unwrap();
+            LogWriter { out: &mut disk, colour: false }.write_all(b"lost\n").unwrap();
         }
         assert_eq!(LOST.load(Ordering::Relaxed), before + 3);
         disk.is_full = false;
-        LogWriter(&mut disk).write_all(b"one\n").unwrap();
-        LogWriter(&mut disk).write_all(b"two\n").unwrap();
+        LogWriter { out: &mut disk, colour: false }.write_all(b"one\n").unwrap();
+        LogWriter { out: &mut disk, colour: false }.write_all(b"two\n").unwrap();
         let text = String::from_utf8(disk.taken).unwrap();
         assert_eq!(text, "\n{\"level\":\"WARN\",\"message\":\"3 log lines were lost\"}\none\ntwo\n");
+    }
+
+    #[test]
+    fn control_characters_in_names_of_tenants_do_not_forge_log_lines() {
+        let (shared, colour) = (Shared::default(), false);
+        let writer = shared.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(colour)
+            .with_writer(move || LogWriter { out: writer.clone(), colour })
+            .finish();
+        let name = "a\n2026-01-01T00:00:00Z ERROR forged\r\u{1b}[2Jcleared\u{7}";
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(name, shown = %name, debug = ?name, "the name is {name}");
+            tracing::warn!("next");
+        });
+        let text = String::from_utf8(shared.0.lock().unwrap().taken.clone()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        assert!(text.contains("forged") && text.contains("cleared"), "{text}");
     }
 }

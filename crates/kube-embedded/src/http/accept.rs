@@ -4,7 +4,7 @@
 //! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is closed when the timeout
 //!   for that step has passed. A connection without open requests is closed when it has been idle too long.
 //! - A peer that does not read its answers is closed: when the connection takes no byte, or an answer makes no progress, for
-//!   [`STALL_TIMEOUT`].
+//!   [`STALL_TIMEOUT`], or when an answer is taken more slowly than [`super::outgoing::MIN_RATE`].
 //! - The number of connections is bounded in total and per address; a connection over the limit is closed at once.
 //! - A connection that fails does not affect any other.
 
@@ -183,7 +183,7 @@ where
             }
         };
         let stalled = async {
-            while heard.stalled_for().max(outbox.stalled_for()) < STALL_TIMEOUT {
+            while heard.stalled_for() < STALL_TIMEOUT && !outbox.is_overdue() {
                 sleep(STALL_INTERVAL).await;
             }
         };
@@ -336,5 +336,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
+#[cfg(test)]
+mod floods;
 #[cfg(test)]
 mod tests;

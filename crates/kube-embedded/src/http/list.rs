@@ -3,12 +3,15 @@
 //! A short list is one document in memory. A longer one is made by a task, chunk by chunk, and never exists as a whole. The task
 //! ends with the request, and when its client has taken nothing for [`STALL_TIMEOUT`]; the body then ends with an error, so
 //! that no client takes a part for the whole.
+//!
+//! A longer list does not keep its objects: those that were changed or deleted meanwhile are still printed as they were for as
+//! long as the store's history has them; then the body ends with an error. So memory does not grow with the number of unread lists.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use futures::stream;
-use governor::work::WorkPool;
+use governor::work::{WorkError, WorkPool};
 use http::Response;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -21,7 +24,7 @@ use super::respond::{Body, Truncated, full, response};
 use super::yaml;
 use crate::schema::resources::Resource;
 use crate::store::Object;
-use crate::verbs::{DEADLINE, Shown, show, shown};
+use crate::verbs::{DEADLINE, EXPANSION, Shown, differs, show, shown};
 
 /// Objects whose printing takes longer than a millisecond are printed on the pool.
 const LARGE_OBJECT: usize = 32 << 10;
@@ -49,15 +52,32 @@ pub struct Skeleton {
 /// What is needed to print items, wherever that is done.
 struct Printer {
     resource: Arc<Resource>,
-    objects: Vec<Arc<Object>>,
     items: Items,
     format: Format,
     head: Vec<u8>,
     tail: Vec<u8>,
 }
 
+/// The objects of a long list, in their order. The store keeps them.
+struct Listed(Vec<Weak<Object>>);
+
+/// An object of a list was changed or deleted, and history no longer has what it was.
+#[derive(Debug, thiserror::Error)]
+#[error("an object of the list is no longer in the history of the store")]
+struct Superseded;
+
+impl Listed {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, at: usize) -> Result<Arc<Object>, Superseded> {
+        self.0[at].upgrade().ok_or(Superseded)
+    }
+}
+
 impl Printer {
-    fn new(resource: Arc<Resource>, objects: Vec<Arc<Object>>, skeleton: Skeleton, format: Format) -> Self {
+    fn new(resource: Arc<Resource>, is_empty: bool, skeleton: Skeleton, format: Format) -> Self {
         let Skeleton { document, key, items } = skeleton;
         let (text, empty, open, close) = match format {
             Format::Json => (json_text(&document, key), format!("\"{key}\":[]"), format!("\"{key}\":["), "]"),
@@ -76,16 +96,16 @@ impl Printer {
         let (head, rest) = text.split_at(at);
         let tail = &rest[empty.len()..];
         let end = if format == Format::Json && matches!(items, Items::Whole) { "\n" } else { "" };
-        let (head, tail) = match (format, objects.is_empty()) {
+        let (head, tail) = match (format, is_empty) {
             (Format::Yaml, true) => (format!("{head}{empty}"), tail.to_owned()),
             _ => (format!("{head}{open}"), format!("{close}{tail}{end}")),
         };
-        Self { resource, objects, items, format, head: head.into_bytes(), tail: tail.into_bytes() }
+        Self { resource, items, format, head: head.into_bytes(), tail: tail.into_bytes() }
     }
 
-    /// Appends the item `at`.
-    fn print(&self, at: usize, out: &mut Vec<u8>) {
-        let (resource, object) = (&self.resource, &self.objects[at]);
+    /// Appends `object` as the item `at`.
+    fn print(&self, at: usize, object: &Object, out: &mut Vec<u8>) {
+        let resource = &self.resource;
         if self.format == Format::Json && at > 0 {
             out.push(b',');
         }
@@ -111,19 +131,19 @@ impl Printer {
         }
     }
 
-    /// Whether the item `at` is copied, not made.
-    fn is_copied(&self, at: usize) -> bool {
+    /// Whether the item is copied, not made.
+    fn is_copied(&self, object: &Object) -> bool {
         let is_raw = matches!(self.items, Items::Whole) && self.format == Format::Json;
-        is_raw && matches!(show(&self.resource, &self.objects[at]), Shown::Bytes(_))
+        is_raw && !differs(&self.resource, object)
     }
 
     /// Appends items from `at` on until the chunk is full; the next item to print.
-    fn fill(&self, mut at: usize, out: &mut Vec<u8>) -> usize {
-        while at < self.objects.len() && out.len() < CHUNK {
-            self.print(at, out);
+    fn fill(&self, listed: &Listed, mut at: usize, out: &mut Vec<u8>) -> Result<usize, Superseded> {
+        while at < listed.len() && out.len() < CHUNK {
+            self.print(at, &*listed.get(at)?, out);
             at += 1;
         }
-        at
+        Ok(at)
     }
 }
 
@@ -170,17 +190,24 @@ pub fn respond(
     let content_type = if format == Format::Json { "application/json" } else { "application/yaml" };
     let size = size(&objects);
     let is_short = size <= CHUNK;
-    let mut printer = Printer::new(resource, objects, skeleton, format);
+    let mut printer = Printer::new(resource, objects.is_empty(), skeleton, format);
     let mut begun = std::mem::take(&mut printer.head);
     if is_short {
-        for at in 0..printer.objects.len() {
-            printer.print(at, &mut begun);
+        for (at, object) in objects.iter().enumerate() {
+            printer.print(at, object, &mut begun);
         }
         begun.extend_from_slice(&printer.tail);
         return response(200, content_type, full(begun));
     }
+    let listed = Listed(objects.iter().map(Arc::downgrade).collect());
+    drop(objects);
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Truncated>>(1);
-    tokio::spawn(produce(Arc::new(printer), begun, workshop, sender));
+    tokio::spawn(async move {
+        if let Err(error) = produce(Arc::new(printer), Arc::new(listed), begun, workshop, &sender).await {
+            tracing::debug!(%error, "a list could not be completed");
+            let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns it
+        }
+    });
     let frames = stream::unfold(receiver, |mut receiver| async move {
         let chunk = receiver.recv().await?;
         Some((chunk.map(Frame::data), receiver))
@@ -190,44 +217,50 @@ pub fn respond(
     response
 }
 
+/// Why a list is not complete.
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Superseded(#[from] Superseded),
+    #[error(transparent)]
+    Work(#[from] WorkError),
+}
+
 /// Prints a list into `sender` until it is complete, or nobody takes it any more.
 async fn produce(
     printer: Arc<Printer>,
+    listed: Arc<Listed>,
     mut out: Vec<u8>,
     workshop: Workshop,
-    sender: mpsc::Sender<Result<Bytes, Truncated>>,
-) {
+    sender: &mpsc::Sender<Result<Bytes, Truncated>>,
+) -> Result<(), ListError> {
     let mut at = 0;
-    while at < printer.objects.len() {
-        let is_cheap = printer.is_copied(at) || printer.objects[at].bytes.len() < LARGE_OBJECT;
-        if is_cheap {
+    while at < listed.len() {
+        let object = listed.get(at)?;
+        let bytes = object.bytes.len();
+        if printer.is_copied(&object) || bytes < LARGE_OBJECT {
             // One object at a time, so that a large one that follows is recognised.
-            printer.print(at, &mut out);
+            printer.print(at, &object, &mut out);
+            drop(object);
             at += 1;
             tokio::task::consume_budget().await;
         } else {
-            let bytes = printer.objects[at].bytes.len() as u64;
-            let (print, begun) = (printer.clone(), std::mem::take(&mut out));
+            drop(object);
+            let (print, of, begun) = (printer.clone(), listed.clone(), std::mem::take(&mut out));
             let work = move |_: &governor::work::Ticket| {
                 let mut out = begun;
-                let next = print.fill(at, &mut out);
-                (out, next)
+                print.fill(&of, at, &mut out).map(|next| (out, next))
             };
-            match workshop.pool.run(workshop.flow, bytes.saturating_mul(16), DEADLINE, work).await {
-                Ok(done) => (out, at) = done,
-                Err(error) => {
-                    tracing::debug!(%error, "a list could not be completed");
-                    let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns it
-                    return;
-                }
-            }
+            let expanded = (bytes as u64).saturating_mul(EXPANSION);
+            (out, at) = workshop.pool.run(workshop.flow, expanded, DEADLINE, work).await??;
         }
         if out.len() >= CHUNK
             && sender.send_timeout(Ok(std::mem::take(&mut out).into()), STALL_TIMEOUT).await.is_err()
         {
-            return;
+            return Ok(()); // nobody is there to be told
         }
     }
     out.extend_from_slice(&printer.tail);
     let _ = sender.send_timeout(Ok(out.into()), STALL_TIMEOUT).await; // nobody is there to be told
+    Ok(())
 }

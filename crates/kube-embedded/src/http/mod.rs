@@ -6,6 +6,7 @@
 pub mod accept;
 pub mod audit;
 mod body;
+pub mod flow;
 mod gather;
 pub mod list;
 pub mod negotiate;

@@ -2,7 +2,8 @@
 //!
 //! Each chunk of an answer owns a share of the answer's [`Hold`]. HTTP/2 drops a chunk when it has been written to the
 //! connection, however long the body itself is gone; with the last chunk the reservation ends. The connection's [`Outbox`]
-//! knows since when each answer has made no progress, so that a client that does not read is disconnected.
+//! knows since when each answer has made no progress, and how long it may still take, so that a client that does not read
+//! ([`STALL_TIMEOUT`]) or reads slowly ([`MIN_RATE`]) is disconnected. Streams that may go on for ever are not in it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,18 +29,60 @@ pub const CHUNK: usize = 64 << 10;
 /// Counted for every answer, for its head and the state of its stream.
 pub const OVERHEAD: u64 = 2 << 10;
 
-/// The answers of one connection that are not sent yet, with the time of their last progress.
+/// Bytes per second that a client must take of an answer, on average.
+pub const MIN_RATE: u64 = 16 << 10;
+/// How far a client may be behind [`MIN_RATE`]. A client that was faster earns no more than this.
+pub const SLOW_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The answers of one connection that are not sent yet.
 #[derive(Default)]
 pub struct Outbox {
     next: AtomicU64,
-    unsent: Mutex<HashMap<u64, Instant>>,
+    unsent: Mutex<HashMap<u64, Pace>>,
 }
 
 impl Outbox {
-    /// For how long the answer with the oldest progress has made none.
-    pub fn stalled_for(&self) -> Duration {
-        let oldest = self.unsent.lock().values().min().copied();
-        oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
+    /// Whether the client takes one of the answers too slowly, or not at all.
+    pub fn is_overdue(&self) -> bool {
+        let now = Instant::now();
+        self.unsent.lock().values().any(|pace| pace.is_overdue(now))
+    }
+}
+
+/// How fast a client takes an answer.
+struct Pace {
+    progress: Instant,
+    /// By then more must have been taken.
+    due: Instant,
+    /// Since when the next part of the answer is being made: time that the client is not charged with.
+    making: Option<Instant>,
+}
+
+impl Pace {
+    fn begin(now: Instant) -> Self {
+        Self { progress: now, due: now + SLOW_TIMEOUT, making: None }
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        // A client can keep the next part from being asked for: what making it excuses is bounded.
+        let excused = self.making.map_or(Duration::ZERO, |since| (now - since).min(STALL_TIMEOUT));
+        now >= self.progress + STALL_TIMEOUT + excused || now >= self.due + excused
+    }
+
+    fn take(&mut self, bytes: usize, now: Instant) {
+        let earned = Duration::from_millis((bytes as u64).saturating_mul(1000) / MIN_RATE);
+        self.progress = now;
+        self.due = (self.due + earned).min(now + SLOW_TIMEOUT);
+    }
+
+    /// The next part was asked for, and is ready or not.
+    fn make(&mut self, is_ready: bool, now: Instant) {
+        if !is_ready {
+            self.making.get_or_insert(now);
+        } else if let Some(since) = self.making.take() {
+            self.progress = now;
+            self.due = (self.due + (now - since).min(STALL_TIMEOUT)).min(now + SLOW_TIMEOUT);
+        }
     }
 }
 
@@ -52,13 +95,13 @@ struct Unsent {
 impl Unsent {
     fn begin(outbox: &Arc<Outbox>) -> Self {
         let id = outbox.next.fetch_add(1, Ordering::Relaxed);
-        outbox.unsent.lock().insert(id, Instant::now());
+        outbox.unsent.lock().insert(id, Pace::begin(Instant::now()));
         Self { outbox: outbox.clone(), id }
     }
 
-    fn progress(&self) {
-        if let Some(at) = self.outbox.unsent.lock().get_mut(&self.id) {
-            *at = Instant::now();
+    fn update(&self, change: impl FnOnce(&mut Pace, Instant)) {
+        if let Some(pace) = self.outbox.unsent.lock().get_mut(&self.id) {
+            change(pace, Instant::now());
         }
     }
 }
@@ -88,7 +131,7 @@ impl Hold {
 }
 
 /// A part of an answer; sent when dropped.
-struct Chunk<T> {
+struct Chunk<T: AsRef<[u8]>> {
     data: T,
     hold: Arc<Hold>,
 }
@@ -99,10 +142,10 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Chunk<T> {
     }
 }
 
-impl<T> Drop for Chunk<T> {
+impl<T: AsRef<[u8]>> Drop for Chunk<T> {
     fn drop(&mut self) {
         if let Some(unsent) = &self.hold.unsent {
-            unsent.progress();
+            unsent.update(|pace, now| pace.take(self.data.as_ref().len(), now));
         }
     }
 }
@@ -116,7 +159,15 @@ pub fn hold(response: Response<Body>, hold: Arc<Hold>) -> Response<Body> {
         parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     }
     if exact.is_none_or(|size| size > CHUNK as u64) {
-        let frames = body.into_data_stream().flat_map(move |data| {
+        let (mut data, making) = (body.into_data_stream(), hold.clone());
+        let data = stream::poll_fn(move |context| {
+            let polled = data.poll_next_unpin(context);
+            if let Some(unsent) = &making.unsent {
+                unsent.update(|pace, now| pace.make(polled.is_ready(), now));
+            }
+            polled
+        });
+        let frames = data.flat_map(move |data| {
             let hold = hold.clone();
             let slices: Vec<_> = match data {
                 Ok(data) => (0..data.len())
@@ -131,4 +182,64 @@ pub fn hold(response: Response<Body>, hold: Arc<Hold>) -> Response<Body> {
     }
     let body = body.map_frame(move |frame| frame.map_data(|data| hold.chunk(data)));
     Response::from_parts(parts, body.boxed_unsync())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After how many seconds a client that takes `bytes` every `seconds` is disconnected; `None` within two hours.
+    async fn disconnected_after(bytes: usize, seconds: u64) -> Option<u64> {
+        let outbox = Arc::new(Outbox::default());
+        let hold = Hold::new(Vec::new(), Some(&outbox));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_hours(2) {
+            for _ in 0..seconds {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                if outbox.is_overdue() {
+                    return Some(began.elapsed().as_secs());
+                }
+            }
+            drop(hold.chunk(vec![0; bytes]));
+        }
+        None
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_reads_slowly_is_disconnected() {
+        assert_eq!(disconnected_after(CHUNK, 31).await, Some(30), "no progress");
+        let slow = disconnected_after(CHUNK, 29).await;
+        assert!(slow.is_some_and(|after| (60..90).contains(&after)), "{slow:?}");
+        assert_eq!(disconnected_after(CHUNK, 3).await, None);
+        // A burst earns no time for later.
+        let outbox = Arc::new(Outbox::default());
+        let hold = Hold::new(Vec::new(), Some(&outbox));
+        drop(hold.chunk(vec![0; 64 << 20]));
+        for _ in 0..4 {
+            assert!(!outbox.is_overdue());
+            tokio::time::sleep(Duration::from_secs(16)).await;
+            drop(hold.chunk(vec![0; 1]));
+        }
+        assert!(outbox.is_overdue());
+        drop(hold);
+        assert!(!outbox.is_overdue());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_that_the_server_takes_is_not_the_clients() {
+        let outbox = Arc::new(Outbox::default());
+        let hold = Hold::new(Vec::new(), Some(&outbox));
+        let unsent = hold.unsent.as_ref().unwrap();
+        for _ in 0..20 {
+            unsent.update(|pace, now| pace.make(false, now));
+            tokio::time::sleep(Duration::from_secs(25)).await;
+            assert!(!outbox.is_overdue());
+            unsent.update(|pace, now| pace.make(true, now));
+            drop(hold.chunk(vec![0; 100]));
+        }
+        // A client that does not let the server go on is not excused for ever.
+        unsent.update(|pace, now| pace.make(false, now));
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert!(outbox.is_overdue());
+    }
 }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
+use governor::Level;
 use governor::bytes::Reserved;
 use governor::work::{Interrupt, WorkError};
-use governor::{Flow, Governor, Level};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Request, Response};
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::audit::RequestAudit;
 use super::body::{self, RequestBody};
+use super::flow::Payer;
 use super::list::EstimatedBytes;
 use super::negotiate::{self, Format, Offer};
 use super::outgoing::{self, Hold, Outbox};
@@ -33,7 +34,7 @@ use super::target::{self, ResourcePath};
 use crate::access::authn::{Identity, PeerCertificate};
 use crate::access::node::in_field_selector;
 use crate::access::rbac::name_in_field_selector;
-use crate::access::{ANONYMOUS, Attributes, MASTERS, User};
+use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::metrics::Subject;
@@ -140,32 +141,6 @@ fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
     }
 }
 
-/// Whose budgets a request uses.
-#[derive(Clone, Copy)]
-struct Payer {
-    level: Level,
-    flow: Flow,
-}
-
-impl Payer {
-    /// The platform's own requests in process have a level of their own, as cluster administrators do. What it does
-    /// on behalf of a user counts as that user's.
-    fn of(governor: &Governor, user: &User, is_own: bool, address: Option<IpAddr>) -> Self {
-        let level = if is_own || user.in_group(MASTERS) {
-            Level::Platform
-        } else if user.name == ANONYMOUS {
-            Level::Anonymous
-        } else {
-            Level::Authenticated
-        };
-        let flow = match level {
-            Level::Anonymous => governor.flow(address),
-            Level::Platform | Level::Authenticated => governor.flow(&user.name),
-        };
-        Self { level, flow }
-    }
-}
-
 fn rejected(rejected: governor::Rejected) -> ApiError {
     ApiError::rejected(&rejected)
 }
@@ -214,7 +189,8 @@ where
     if is_impersonated && trail.is_recording() {
         trail.impersonator = trail.user.replace(user.name.clone());
     }
-    let payer = Payer::of(cluster.governor(), &user, is_own, address);
+    let flows = cluster.service_account_flows();
+    let payer = Payer::of(cluster.governor(), flows, cluster.store(), &user, is_own, address);
     let mut held = Vec::new();
     let request = Admitted { cluster, parts, payer, is_own, user, asked, query, resource_path };
     let (response, is_stream) = match request.answer(body, &mut held).await {
@@ -340,25 +316,21 @@ impl Admitted<'_> {
         }
         let runtime = tokio::runtime::Handle::current();
         let flow = cluster.pool().flow(payer.flow);
-        let bytes = (weight as u64).saturating_mul(EXPANSION);
+        let bytes = (weight as u64).saturating_mul(verbs::EXPANSION);
         let work = move |ticket: &governor::work::Ticket| {
             let interrupt: Option<Interrupt> = Some(ticket.interrupt());
             runtime.block_on(execute(Call { interrupt, ..call }, open, payer))
         };
         match cluster.pool().run(flow, bytes, verbs::DEADLINE, work).await {
             Ok(response) => Ok((response?, false)),
-            Err(WorkError::Rejected(rejected)) => Err(ApiError::rejected(&rejected)),
-            Err(WorkError::DeadlineExceeded(limit)) => Err(ApiError::request_timeout(limit)),
-            Err(WorkError::Interrupted(_)) => Err(ApiError::request_timeout(verbs::DEADLINE)),
             Err(WorkError::Panicked) => Err(panicked(cluster, parts)),
+            Err(error) => Err(ApiError::from_work(&error)),
         }
     }
 }
 
 /// Reserved for an answer whose size is not known, such as a list that is printed while it is sent.
 const LIST_BYTES: u64 = 4 << 20;
-/// How many bytes a parsed and validated object takes for each byte of its text.
-const EXPANSION: u64 = 16;
 
 /// Executes a call and makes its response.
 async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<Response<Body>> {
@@ -366,7 +338,11 @@ async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<R
     if let Ok(Answer::Watch(stream)) = &mut answer {
         stream.charge(payer.level, payer.flow).map_err(rejected)?;
     }
-    let mut response = match answer.and_then(|answer| respond::answer(&call, answer, open)) {
+    let dressed = answer.and_then(|answer| {
+        call.check_interrupt()?;
+        respond::answer(&call, answer, open)
+    });
+    let mut response = match dressed {
         Ok(response) => response,
         Err(error) => respond::refusal(&error, call.refusal_format),
     };
@@ -452,3 +428,6 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
         path: String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,13 @@
 //! Deleting a whole collection: one object after the other, each as if it had been asked for by name.
+//!
+//! Each large object is deleted on the pool, so that its slot is free for others in between.
+
+use governor::Flow;
+use governor::work::Ticket;
 
 use super::select::Selection;
-use super::{Answer, Call, delete, read};
-use crate::error::Result;
+use super::{Answer, Call, DEADLINE, Deletion, delete, read};
+use crate::error::{ApiError, Result};
 
 pub async fn delete(call: &Call) -> Result<Answer> {
     let options = delete::options(call)?;
@@ -10,13 +15,41 @@ pub async fn delete(call: &Call) -> Result<Answer> {
     let page = read::page(call, &selection)?;
     for object in &page.objects {
         let one = call.about(&object.namespace, &object.name);
-        match delete::remove(&one, &options).await {
-            Ok(_) => {}
+        let size = object.bytes.len();
+        // A call that runs on the pool already has its slot.
+        let flow = call.flow.filter(|_| call.interrupt.is_none() && size > call.cluster.inline_bytes());
+        let (removed, warnings) = match flow {
+            Some(flow) => remove_on_pool(one, options.clone(), flow, size).await?,
+            None => remove(&one, &options).await,
+        };
+        match removed {
+            Ok(()) => {}
             // Gone meanwhile is what was wanted.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }
-        call.warnings.lock().append(&mut one.warnings.lock());
+        call.warn_all(warnings);
     }
     Ok(Answer::List(page))
+}
+
+/// Deletes one object; the result and the warnings.
+async fn remove(call: &Call, options: &Deletion) -> (Result<()>, Vec<String>) {
+    let removed = delete::remove(call, options).await.map(drop);
+    (removed, std::mem::take(&mut *call.warnings.lock()))
+}
+
+async fn remove_on_pool(
+    call: Call,
+    options: Deletion,
+    flow: Flow,
+    size: usize,
+) -> Result<(Result<()>, Vec<String>)> {
+    let (cluster, runtime) = (call.cluster.clone(), tokio::runtime::Handle::current());
+    let bytes = (size as u64).saturating_mul(super::EXPANSION);
+    let work = move |ticket: &Ticket| {
+        let call = Call { interrupt: Some(ticket.interrupt()), ..call };
+        runtime.block_on(remove(&call, &options))
+    };
+    cluster.pool().run(flow, bytes, DEADLINE, work).await.map_err(|error| ApiError::from_work(&error))
 }

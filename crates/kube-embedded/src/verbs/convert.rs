@@ -19,7 +19,7 @@ pub enum Shown {
 }
 
 /// Whether the stored bytes cannot be sent as they are.
-fn differs(resource: &Resource, object: &Object) -> bool {
+pub fn differs(resource: &Resource, object: &Object) -> bool {
     match &resource.custom {
         Some(custom) => !custom.is_shown_as_stored(object.version),
         None => resource.is_view(),

@@ -39,6 +39,7 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         if call.query.is_dry_run() {
             return dry_run(call, &name, prepared.value);
         }
+        call.check_interrupt()?;
         let mut value = prepared.value;
         to_storage_late(call, &mut value);
         let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
@@ -86,6 +87,7 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
     let rules = rules_of(&call.resource);
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     let (name, prefix) = (text("name"), text("generateName"));
+    call.check_interrupt()?;
     // Where this says no, Kubernetes has not generated the name yet.
     let early = call.admission(Operation::Create, if generated { &prefix } else { &name }, None);
     admission::mutate(&call.cluster, &early, &mut object)?;
@@ -97,11 +99,13 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
     (rules.create)(&mut object);
     body::complete(&call.resource, &mut object);
     body::as_stored(&call.resource, &mut object);
+    call.check_interrupt()?;
     let errors = complaints(call, &object);
     if !errors.is_empty() {
         return Err(call.invalid(&object, &errors));
     }
     call.warn_all((rules.warnings)(&object, None));
+    call.check_interrupt()?;
     admission::establish(&call.cluster, &request, &mut object);
     let also =
         admission::validate(&call.cluster, &request, Some(&object), &mut |warning| call.warn(warning))?;

@@ -111,6 +111,7 @@ fn text(value: &Value) -> String {
 /// Deletes `call.name`, or begins to.
 pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
     for _ in 0..TRIES {
+        call.check_interrupt()?;
         let live = call.live()?;
         check_preconditions(call, &live, options)?;
         let old = live.value();
@@ -119,6 +120,7 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
         let expect = Expect::Version(live.version);
         let key = call.key(&call.name);
         let step = next_step(call, &old, options);
+        call.check_interrupt()?;
         if options.dry_run {
             return Ok(match step {
                 Step::Remove(last) => removed(call, &live, last),

@@ -45,7 +45,7 @@ use crate::store::{Key, Object};
 
 pub use actor::ControllerManager;
 pub use body::go_package;
-pub use convert::{Shown, show, shown};
+pub use convert::{Shown, differs, show, shown};
 pub use delete::Deletion;
 pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
 
@@ -53,6 +53,8 @@ pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
 const MOST_WARNINGS: usize = 200;
 /// How long a call may work on the pool.
 pub const DEADLINE: Duration = Duration::from_secs(10);
+/// How many bytes a parsed and validated object takes for each byte of its text.
+pub const EXPANSION: u64 = 16;
 
 /// One request about a resource.
 pub struct Call {
@@ -128,8 +130,9 @@ impl Call {
         }
     }
 
-    /// Ends a call whose client is gone or whose time is up. To be called before each attempt that repeats work.
-    fn check_interrupt(&self) -> Result<()> {
+    /// Ends a call whose client is gone or whose time is up. To be called before each long step: reading, patching, admission,
+    /// validation, encoding. Nothing is written after it failed.
+    pub fn check_interrupt(&self) -> Result<()> {
         let stopped = self.interrupt.as_ref().map_or(Ok(()), Interrupt::check);
         stopped.map_err(|_| ApiError::request_timeout(DEADLINE))
     }
@@ -149,7 +152,8 @@ impl Call {
         ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
     }
 
-    /// The bytes that this call may have to read, parse and print. Watches and lists are measured by what they send.
+    /// The bytes that this call may have to read, parse and print at once. Lists, watches and deletions of collections take their
+    /// objects one by one, the large ones on the pool.
     pub fn weight(&self) -> usize {
         let is_of_one = !self.name.is_empty() && self.verb != "watch";
         let is_sent_as_stored = self.verb == "get" && self.representation == Representation::default();
@@ -265,3 +269,6 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         _ => Err(ApiError::method_not_allowed()),
     }
 }
+
+#[cfg(test)]
+mod interrupts;

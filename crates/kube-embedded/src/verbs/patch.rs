@@ -33,6 +33,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let mut patched = parsed.apply(call.resource.root(), &shown)?;
+        call.check_interrupt()?;
         let shown_patch = parsed.quoted(&patched);
         let complaints = |unknown: &[String]| parsed.complaints(unknown);
         let origin = if kind == PatchKind::Strategic {
@@ -43,6 +44,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
             Origin::Patch(&shown_patch)
         };
         let mut object = accept(call, patched, complaints, origin)?;
+        call.check_interrupt()?;
         meta::place(call, &mut object)?;
         take_part(call, &mut object, live);
         managed::update(call, Some(live), &mut object);
@@ -179,6 +181,7 @@ async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
 
 /// The merged object in stored form; what the server adds from here on belongs to nobody.
 fn completed(call: &Call, body: &Value, merged: Value) -> Result<Value> {
+    call.check_interrupt()?;
     let mut object = accept(call, merged, |_| Vec::new(), Origin::Apply(body))?;
     meta::place(call, &mut object)?;
     Ok(object)

@@ -84,6 +84,7 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
         if call.resource.is_custom() {
             from_storage(&call.resource, &mut old);
         }
+        call.check_interrupt()?;
         let mut object = make(&old)?;
         check_preconditions(call, &object, &live)?;
         object["metadata"]["resourceVersion"] = live.version.to_string().into();
@@ -95,6 +96,7 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             from_storage(&call.resource, &mut object);
             return Ok(Answer::Document(200, object));
         }
+        call.check_interrupt()?;
         let expect = Expect::Version(live.version);
         let key = call.key(&call.name);
         let committed = if is_finished(&call.resource, &object) {
@@ -229,6 +231,7 @@ struct Prepared {
 fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     let rules = rules_of(&call.resource);
     let request = call.admission(Operation::Update, &call.name, Some(old));
+    call.check_interrupt()?;
     admission::mutate(&call.cluster, &request, object)?;
     meta::place(call, object)?;
     meta::keep_system_fields(object, old);
@@ -241,6 +244,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if matches!(call.subresource.as_str(), "" | "ephemeralcontainers" | "resize") {
         meta::bump_generation(&call.resource, object, old);
     }
+    call.check_interrupt()?;
     let errors = complaints(call, object, old);
     if !errors.is_empty() {
         return Err(call.invalid(object, &errors));
@@ -248,6 +252,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     if call.subresource.is_empty() {
         call.warn_all((rules.warnings)(object, Some(old)));
     }
+    call.check_interrupt()?;
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
     Ok(Prepared { also, reserved })

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Call;
-use super::convert::{Shown, show};
+use super::convert::{Shown, differs, show};
 use super::read::parse_version;
 use super::select::Selection;
 use crate::cluster::Cluster;
@@ -198,7 +198,9 @@ impl WatchStream {
                 return Some(line);
             }
             if let Some(pending) = self.pending.pop_front() {
-                self.encode(&pending);
+                if let Some((kind, object)) = self.change(pending) {
+                    self.push(kind, object).await;
+                }
                 continue;
             }
             self.reserved = None;
@@ -336,49 +338,58 @@ impl WatchStream {
         now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.is_defined_as(then))
     }
 
-    fn encode(&mut self, pending: &Pending) {
+    /// What the client is told, if anything.
+    fn change(&mut self, pending: Pending) -> Option<(&'static str, Arc<Object>)> {
         let event = match pending {
-            Pending::Added(object) => return self.push("ADDED", object),
+            Pending::Added(object) => return Some(("ADDED", object)),
             Pending::Event(event) => event,
         };
         self.seen = event.version;
         if self.pages.show(&event.object, event.version) {
-            return;
+            return None;
         }
         let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
         let now = (event.kind != EventKind::Deleted).then_some(&event.object);
         let after = now.filter(|object| self.selection.matches(object));
         match (before, after) {
-            (None, Some(object)) => self.push("ADDED", object),
-            (Some(_), Some(object)) => self.push("MODIFIED", object),
-            (Some(last), None) => {
-                let last = last.at_version(event.version);
-                self.push("DELETED", &last);
-            }
-            (None, None) => {}
+            (None, Some(object)) => Some(("ADDED", object.clone())),
+            (Some(_), Some(object)) => Some(("MODIFIED", object.clone())),
+            (Some(last), None) => Some(("DELETED", Arc::new(last.at_version(event.version)))),
+            (None, None) => None,
         }
     }
 
-    /// One object as a Table; only the first event says what its columns are.
-    fn table(&mut self, value: &Value, version: &'static str) -> Shown {
-        let form = print::Form { include: self.include, version, headers: !self.columns_sent };
-        self.columns_sent = true;
-        Shown::Value(print::table_of(&self.resource, value, form, self.cluster.clock().now()))
+    /// Prints the next event. Only the first one says what the columns of a Table are.
+    fn printer(&mut self) -> EventPrinter {
+        let headers = !std::mem::replace(&mut self.columns_sent, true);
+        EventPrinter {
+            resource: self.resource.clone(),
+            view: self.representation.view,
+            include: self.include,
+            headers,
+            now: self.cluster.clock().now(),
+        }
     }
 
-    fn push(&mut self, kind: &str, object: &Object) {
-        let line = match self.representation.view {
-            View::Table(version) => {
-                let value = super::convert::shown(&self.resource, object);
-                frame(kind, &self.table(&value, version))
-            }
-            View::Metadata(version) | View::MetadataList(version) => {
-                let value = print::partial(&super::convert::shown(&self.resource, object), version);
-                frame(kind, &Shown::Value(value))
-            }
-            View::Whole | View::Discovery(_) => frame(kind, &show(&self.resource, object)),
+    /// Encodes an event: a large one that is not sent as it is stored on the pool.
+    async fn push(&mut self, kind: &'static str, object: Arc<Object>) {
+        let (printer, bytes) = (self.printer(), object.bytes.len());
+        let Some((_, flow)) =
+            self.payer.filter(|_| bytes > self.cluster.inline_bytes() && !printer.is_copied(&object))
+        else {
+            return self.ready.push_back(printer.line(kind, &object));
         };
-        self.ready.push_back(line);
+        let flow = self.cluster.pool().flow(flow);
+        let expanded = (bytes as u64).saturating_mul(super::EXPANSION);
+        let work = move |_: &governor::work::Ticket| printer.line(kind, &object);
+        match self.cluster.pool().run(flow, expanded, super::DEADLINE, work).await {
+            Ok(line) => self.ready.push_back(line),
+            Err(error) => {
+                // Nothing may follow an event that is left out.
+                self.pending.clear();
+                self.fail(&ApiError::from_work(&error));
+            }
+        }
     }
 
     fn bookmark(&mut self, annotations: Option<Value>) {
@@ -388,7 +399,7 @@ impl WatchStream {
         }
         let mut object = json!({"kind": &*self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
         let shown = match self.representation.view {
-            View::Table(version) => self.table(&object, version),
+            View::Table(version) => self.printer().table(&object, version),
             View::Metadata(version) | View::MetadataList(version) => {
                 object["kind"] = "PartialObjectMetadata".into();
                 object["apiVersion"] = format!("meta.k8s.io/{version}").into();
@@ -408,6 +419,40 @@ impl WatchStream {
     fn fail(&mut self, error: &ApiError) {
         self.ready.push_back(frame("ERROR", &Shown::Value(error.status())));
         self.ended = true;
+    }
+}
+
+/// What is needed to print an event, wherever that is done.
+struct EventPrinter {
+    resource: Arc<Resource>,
+    view: View,
+    include: print::Include,
+    /// Whether a Table says what its columns are.
+    headers: bool,
+    now: jiff::Timestamp,
+}
+
+impl EventPrinter {
+    /// Whether the object is sent as it is stored.
+    fn is_copied(&self, object: &Object) -> bool {
+        let is_whole = matches!(self.view, View::Whole | View::Discovery(_));
+        is_whole && !differs(&self.resource, object)
+    }
+
+    fn table(&self, value: &Value, version: &'static str) -> Shown {
+        let form = print::Form { include: self.include, version, headers: self.headers };
+        Shown::Value(print::table_of(&self.resource, value, form, self.now))
+    }
+
+    fn line(&self, kind: &str, object: &Object) -> Bytes {
+        let shown = match self.view {
+            View::Table(version) => self.table(&super::convert::shown(&self.resource, object), version),
+            View::Metadata(version) | View::MetadataList(version) => {
+                Shown::Value(print::partial(&super::convert::shown(&self.resource, object), version))
+            }
+            View::Whole | View::Discovery(_) => show(&self.resource, object),
+        };
+        frame(kind, &shown)
     }
 }
 

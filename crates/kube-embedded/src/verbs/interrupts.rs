@@ -1,0 +1,63 @@
+//! Calls that are interrupted between two of their steps.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn call(cluster: &Cluster, verb: &'static str, left: Duration) -> Call {
+    Call {
+        cluster: cluster.clone(),
+        verb,
+        resource: cluster.registry().get("", "v1", "configmaps").unwrap().clone(),
+        subresource: String::new(),
+        door: "",
+        namespace: "default".to_owned(),
+        name: if verb == "create" { String::new() } else { "a".to_owned() },
+        user: User::admin(),
+        query: Query::default(),
+        representation: Representation::default(),
+        user_agent: "test".to_owned(),
+        content_type: None,
+        body: Bytes::new(),
+        warnings: Mutex::default(),
+        flow: None,
+        interrupt: Some(Interrupt::at(Instant::now() + left)),
+        refusal_format: Format::Json,
+    }
+}
+
+/// The call's time is over when this returns.
+fn long_step() {
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+const LEFT: Duration = Duration::from_millis(200);
+const ENOUGH: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn interrupted_create_and_update_stop_after_the_step_and_write_nothing() {
+    let cluster = Cluster::in_memory().await;
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}});
+    let code = |answer: Result<Answer>| answer.map_or_else(|error| error.code, |_| 200);
+    let interrupted =
+        create::insert(&call(&cluster, "create", LEFT), object.clone(), |_, _| long_step()).await;
+    assert_eq!(code(interrupted), 504);
+    let stored = || cluster.store().get("configmaps", "default", "a").map(|object| object.version);
+    assert_eq!(stored(), None);
+    assert_eq!(code(create::insert(&call(&cluster, "create", ENOUGH), object, |_, _| ()).await), 200);
+
+    let before = stored();
+    let change = |old: &Value| {
+        long_step();
+        let mut object = old.clone();
+        object["data"] = json!({"a": "b"});
+        Ok(object)
+    };
+    assert_eq!(code(update::modify(&call(&cluster, "update", LEFT), change).await), 504);
+    assert_eq!(stored(), before);
+    assert_eq!(code(update::modify(&call(&cluster, "update", ENOUGH), change).await), 200);
+    cluster.stop();
+}
