@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use governor::Flow;
 use governor::work::Interrupt;
+use governor::{Flow, Level};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::print;
 use crate::schema::resources::Resource;
-use crate::store::{Key, Object};
+use crate::store::{Allowance, Key, Object};
 
 pub use actor::ControllerManager;
 pub use body::go_package;
@@ -68,6 +68,7 @@ pub struct Call {
     /// Empty for a collection.
     pub name: String,
     pub user: User,
+    pub level: Level,
     pub query: Query,
     pub representation: Representation,
     pub user_agent: String,
@@ -193,6 +194,7 @@ impl Call {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             user: self.user.clone(),
+            level: self.level,
             query: self.query.clone(),
             representation: self.representation,
             user_agent: self.user_agent.clone(),
@@ -208,6 +210,23 @@ impl Call {
     /// A change of the main object that came through the subresource `door`.
     fn main(&self, door: &'static str) -> Self {
         Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
+    }
+
+    /// How far the write may exceed a storage budget. `change` is the object before and after; `None` for a new object.
+    ///
+    /// What keeps the cluster going is not refused: status, bindings and removals by the cluster's own components and its
+    /// administrators, and the removal of a finalizer by anybody.
+    fn allowance(&self, change: Option<(&Value, &Value)>) -> Allowance {
+        let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
+        let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+        let releases = is_deleting && change.is_some_and(|(old, new)| finalizers(new) < finalizers(old));
+        let is_subresource = !self.subresource.is_empty() || !self.door.is_empty();
+        match self.level {
+            Level::Platform if change.is_some() && (is_subresource || is_deleting) => Allowance::Unlimited,
+            Level::Platform => Allowance::Small,
+            Level::Authenticated | Level::Anonymous if releases => Allowance::Small,
+            Level::Authenticated | Level::Anonymous => Allowance::Nothing,
+        }
     }
 
     fn admission<'a>(
