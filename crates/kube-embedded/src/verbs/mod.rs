@@ -213,20 +213,9 @@ impl Call {
     }
 
     /// How far the write may exceed a storage budget. `change` is the object before and after; `None` for a new object.
-    ///
-    /// What keeps the cluster going is not refused: status, bindings and removals by the cluster's own components and its
-    /// administrators, and the removal of a finalizer by anybody.
     fn allowance(&self, change: Option<(&Value, &Value)>) -> Allowance {
-        let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
-        let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
-        let releases = is_deleting && change.is_some_and(|(old, new)| finalizers(new) < finalizers(old));
         let is_subresource = !self.subresource.is_empty() || !self.door.is_empty();
-        match self.level {
-            Level::Platform if change.is_some() && (is_subresource || is_deleting) => Allowance::Unlimited,
-            Level::Platform => Allowance::Small,
-            Level::Authenticated | Level::Anonymous if releases => Allowance::Small,
-            Level::Authenticated | Level::Anonymous => Allowance::Nothing,
-        }
+        allowance(self.level, is_subresource, change)
     }
 
     fn admission<'a>(
@@ -258,6 +247,20 @@ impl Call {
     }
 }
 
+/// What keeps a cluster going is not refused by a storage budget: status, bindings and removals by the cluster's own components
+/// and its administrators, and the removal of a finalizer by anybody.
+fn allowance(level: Level, is_subresource: bool, change: Option<(&Value, &Value)>) -> Allowance {
+    let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
+    let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+    let is_released = is_deleting && change.is_some_and(|(old, new)| finalizers(new) < finalizers(old));
+    match level {
+        Level::Platform if change.is_some() && (is_subresource || is_deleting) => Allowance::Unlimited,
+        Level::Platform => Allowance::Small,
+        Level::Authenticated | Level::Anonymous if is_released => Allowance::Small,
+        Level::Authenticated | Level::Anonymous => Allowance::Nothing,
+    }
+}
+
 /// Answers a call.
 pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
@@ -282,5 +285,36 @@ pub async fn answer(call: &Call) -> Result<Answer> {
         "delete" => delete::delete(call).await,
         "deletecollection" => collection::delete(call).await,
         _ => Err(ApiError::method_not_allowed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn storage_budgets_allow_status_and_removals_and_no_other_growth() {
+        use Allowance::{Nothing, Small, Unlimited};
+        let live = json!({"metadata": {"finalizers": ["a", "b"]}});
+        let mut dying = live.clone();
+        dying["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        let mut released = dying.clone();
+        released["metadata"]["finalizers"] = json!(["a"]);
+        let (platform, tenant) = (Level::Platform, Level::Authenticated);
+        for (level, is_subresource, change, expected) in [
+            (platform, false, None, Small),
+            (platform, false, Some((&live, &live)), Small),
+            (platform, true, Some((&live, &live)), Unlimited),
+            (platform, false, Some((&dying, &dying)), Unlimited),
+            (tenant, false, None, Nothing),
+            (tenant, false, Some((&live, &live)), Nothing),
+            (tenant, true, Some((&live, &live)), Nothing),
+            (tenant, false, Some((&dying, &dying)), Nothing),
+            (tenant, false, Some((&dying, &released)), Small),
+        ] {
+            assert_eq!(allowance(level, is_subresource, change), expected, "{level:?} {change:?}");
+        }
     }
 }
