@@ -1,6 +1,7 @@
 //! What can go wrong between us and the records.
 
 use domain::failure::Kind;
+use kube_access::storage_budget;
 
 use super::fit::TooLarge;
 use crate::record::{DecodeError, EncodeError};
@@ -41,6 +42,7 @@ impl StorageError {
             Self::TooLarge(_) => Kind::TooLarge,
             Self::Damaged { .. } | Self::Mistaken { .. } | Self::Incomplete { .. } => Kind::Internal,
             Self::Call { source, .. } => match &**source {
+                error if storage_budget::exceeded(error).is_some() => Kind::Exhausted,
                 kube::Error::Api(status) => Kind::of_http_status(status.code),
                 _ => Kind::Unavailable,
             },

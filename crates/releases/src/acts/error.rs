@@ -4,6 +4,7 @@ use chart_store::ChartError;
 use domain::Kind;
 use domain::actor::Refusal;
 use helm_release::StorageError;
+use kube_access::storage_budget;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -108,6 +109,10 @@ impl Error {
 
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
+        if let Some(why) = storage_budget::exceeded(&error) {
+            let message = format!("{why}: delete what is no longer needed");
+            return Self::Kubernetes { kind: Kind::Exhausted, message };
+        }
         match error {
             kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
                 Self::Kubernetes { kind: Kind::of_http_status(status.code), message: status.message.clone() }
