@@ -6,6 +6,7 @@ use std::fmt;
 
 use domain::Kind;
 use kube_access::patience::is_out_of_reach;
+use kube_access::storage_budget;
 use serde_json::Value;
 
 use crate::apply::Applied;
@@ -97,6 +98,7 @@ pub fn kind_of(error: &kube::Error) -> Kind {
         kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
             Kind::Exhausted
         }
+        error if storage_budget::exceeded(error).is_some() => Kind::Exhausted,
         kube::Error::Api(status) => Kind::of_http_status(status.code),
         error if is_out_of_reach(error) => Kind::Unavailable,
         _ => Kind::Internal,
@@ -128,6 +130,7 @@ fn repeats(words: &str, secret: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
+    use serde_json::json;
 
     use super::*;
 
@@ -139,6 +142,9 @@ mod tests {
         };
         assert_eq!(said(403, "pods \"a\" is forbidden: exceeded quota: q"), Kind::Exhausted);
         assert_eq!(said(403, "no"), Kind::Forbidden);
+        let full = json!({"message": "full", "code": 403, "details": {"causes": [{"reason": "StorageBudgetExceeded"}]}});
+        let full: Status = serde_json::from_value(full).unwrap();
+        assert_eq!(kind_of(&kube::Error::Api(Box::new(full))), Kind::Exhausted);
         assert_eq!(said(422, "wrong"), Kind::Invalid);
         assert_eq!(said(409, "conflict"), Kind::Conflict);
         assert_eq!(said(503, "later"), Kind::Unavailable);

@@ -38,7 +38,7 @@ use crate::metrics::Metrics;
 use crate::policy::Policies;
 use crate::registry::Registry;
 use crate::sim::Simulation;
-use crate::store::{Change, CommitError, Object, Options, Store};
+use crate::store::{Allowance, Change, CommitError, Object, Options, StorageBudget, Store};
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
@@ -79,6 +79,8 @@ pub struct Config {
     pub inline_bytes: usize,
     /// How many connections the API's listener keeps open.
     pub connections: ConnectionLimits,
+    /// How many bytes the objects of one group of namespaces may take.
+    pub storage: Option<StorageBudget>,
     /// Where writes and refusals are recorded.
     pub audit: Option<Arc<dyn AuditSink>>,
 }
@@ -95,6 +97,7 @@ impl Default for Config {
             work: default_work(),
             inline_bytes: 64 << 10,
             connections: ConnectionLimits::default(),
+            storage: None,
             audit: None,
         }
     }
@@ -176,7 +179,8 @@ impl Cluster {
     pub async fn open(config: Config) -> Result<Self, OpenError> {
         // The store is made before the keys: keys without a store belong to one that is lost.
         let must_exist = config.data.as_ref().is_some_and(|folder| folder.join("pki").exists());
-        let options = Options { clock: config.clock.clone(), must_exist, ..Options::default() };
+        let options =
+            Options { clock: config.clock.clone(), must_exist, budget: config.storage, ..Options::default() };
         let (store, pki) = match &config.data {
             Some(folder) => {
                 let store = Store::open(folder, options)?;
@@ -201,7 +205,7 @@ impl Cluster {
                 impersonation: Impersonation::default(),
                 services: Allocator::new(),
                 policies: Policies::default(),
-                metrics: Metrics::new(governor.clone(), pool.clone()),
+                metrics: Metrics::new(governor.clone(), pool.clone(), &store),
                 governor,
                 flows: config.flows,
                 pool,
@@ -296,20 +300,22 @@ impl Cluster {
 
     /// Stores `change` and what belongs to it, all or nothing; answers the changed object.
     pub async fn commit(&self, change: Change, also: Vec<Change>) -> Result<Arc<Object>, CommitError> {
-        self.commit_holding(change, also, ()).await
+        self.commit_within(change, also, Allowance::Unlimited, ()).await
     }
 
-    /// The same, and drops `held` when the changes are visible or have failed, even if nobody waits any more.
-    pub async fn commit_holding(
+    /// The same for changes that storage budgets may refuse. `held` is dropped when the changes are visible or have failed,
+    /// even if nobody waits any more.
+    pub async fn commit_within(
         &self,
         change: Change,
         also: Vec<Change>,
+        allowance: Allowance,
         held: impl Send + 'static,
     ) -> Result<Arc<Object>, CommitError> {
         let defines = change.key.storage.as_ref() == CRDS;
         let mut changes = vec![change];
         changes.extend(also);
-        let done = self.inner.store.commit_holding(changes, held).await?;
+        let done = self.inner.store.commit_within(changes, allowance, held).await?;
         if defines {
             // Discovery and the new kind's own paths change before the client hears of its success.
             self.refresh_registry();

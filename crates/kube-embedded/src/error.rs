@@ -11,6 +11,7 @@ use governor::work::WorkError;
 use serde_json::{Map, Value, json};
 
 use crate::field::FieldError;
+use crate::store::OverBudget;
 
 /// A refusal, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +106,12 @@ impl ApiError {
             ("group", group),
             ("kind", resource),
         ])
+    }
+
+    /// `configmaps "a" is forbidden: exceeded storage budget of "acme": used 1000 bytes, requested 50, limit 1024`, with the
+    /// cause `StorageBudgetExceeded`.
+    pub fn over_budget(group: &str, resource: &str, name: &str, why: &OverBudget) -> Self {
+        Self::forbidden(group, resource, name, why).with_cause("StorageBudgetExceeded", &why.to_string(), "")
     }
 
     /// `configmaps "a" not found`

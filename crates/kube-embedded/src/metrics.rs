@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry as Exposition;
 
 use crate::http::target::{self, ResourcePath};
 use crate::registry::Registry;
+use crate::store::{StorageCollector, Store};
 
 /// What a request was about. Only what is served has a name here: paths that clients invent must not grow the
 /// number of series.
@@ -77,20 +78,21 @@ pub struct Metrics {
     governor: Governor,
     /// `None` where there is no cluster.
     pool: Option<WorkPool>,
+    storage: Option<StorageCollector>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::with(Governor::default(), None)
+        Self::with(Governor::default(), None, None)
     }
 }
 
 impl Metrics {
-    pub fn new(governor: Governor, pool: WorkPool) -> Self {
-        Self::with(governor, Some(pool))
+    pub fn new(governor: Governor, pool: WorkPool, store: &Store) -> Self {
+        Self::with(governor, Some(pool), Some(store.storage_collector()))
     }
 
-    fn with(governor: Governor, pool: Option<WorkPool>) -> Self {
+    fn with(governor: Governor, pool: Option<WorkPool>, storage: Option<StorageCollector>) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
         let duration = Family::new_with_constructor(histogram);
         Self {
@@ -101,6 +103,7 @@ impl Metrics {
             watches: Gauge::default(),
             governor,
             pool,
+            storage,
         }
     }
 
@@ -113,6 +116,9 @@ impl Metrics {
         shown.register_collector(Box::new(GovernorCollector::new(self.governor.clone())));
         if let Some(pool) = &self.pool {
             shown.register_collector(Box::new(WorkCollector::new("kubernetes", pool.clone())));
+        }
+        if let Some(storage) = &self.storage {
+            shown.register_collector(Box::new(storage.clone()));
         }
         let help = "Panics caught in requests and reconciles of the embedded cluster";
         shown.register("kube_embedded_panics", help, self.panics.tasks.clone());

@@ -15,7 +15,7 @@ use kube_embedded::http::accept::ConnectionLimits;
 use kube_embedded::http::audit::AuditSink;
 use kube_embedded::http::flow::ServiceAccountFlows;
 use kube_embedded::sim::Simulation;
-use kube_embedded::store::OpenError;
+use kube_embedded::store::{OpenError, StorageBudget};
 use tokio::net::TcpListener;
 
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +66,7 @@ pub async fn open_embedded(
     external_url: Option<&str>,
     simulation: Option<Simulation>,
     connections: ConnectionLimits,
+    storage: StorageBudget,
     audit: Arc<dyn AuditSink>,
 ) -> Result<Embedded, ClusterError> {
     let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
@@ -83,6 +84,7 @@ pub async fn open_embedded(
         flows,
         simulation,
         connections,
+        storage: Some(storage),
         audit: Some(audit),
         ..embedded::Config::default()
     };

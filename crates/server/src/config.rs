@@ -94,6 +94,8 @@ pub enum Kube {
     Embedded {
         listen: SocketAddr,
         external_url: Option<String>,
+        /// Bytes of all objects of one workspace.
+        storage_budget: u64,
         /// Nodes that are pretended, and what follows; without it workloads are stored and nothing happens to them.
         simulation: Option<Simulation>,
     },
@@ -151,6 +153,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
     ("kube.context",         "",                         "which of the kubeconfig's contexts"),
     ("kube.external_url",    "",                         "how others reach the Kubernetes API"),
+    ("kube.storage_budget",  "256Mi",                    "bytes of all objects of one workspace on the embedded cluster"),
     ("sim.enabled",          "true",                     "simulate nodes and workloads on the embedded cluster"),
     ("sim.nodes",            "3",                        "how many nodes there are from the first start"),
     ("sim.cpu",              "32",                       "CPUs of each"),
@@ -233,7 +236,9 @@ impl Config {
             || given("kube.external_url").map(|url| https("kube.external_url", url)).transpose();
         let kube = match given("kube.kubeconfig") {
             Some(file) => {
-                let of_embedded = |key: &str| key.starts_with("sim.") || key == "kube.listen";
+                let of_embedded = |key: &str| {
+                    key.starts_with("sim.") || matches!(key, "kube.listen" | "kube.storage_budget")
+                };
                 if let Some((key, ..)) =
                     KEYS.iter().find(|(key, ..)| of_embedded(key) && given(key).is_some())
                 {
@@ -255,6 +260,10 @@ impl Config {
                     given("kube.listen").map_or("127.0.0.1:6443", String::as_str),
                 )?,
                 external_url: external_url()?,
+                storage_budget: bytes(
+                    "kube.storage_budget",
+                    given("kube.storage_budget").map_or("256Mi", String::as_str),
+                )?,
                 simulation: simulation(&given)?,
             },
         };
@@ -320,11 +329,15 @@ impl Config {
         let tls = self.tls.as_ref();
         section("tls", &[("cert", tls.map(|tls| path(&tls.cert))), ("key", tls.map(|tls| path(&tls.key)))]);
         match &self.kube {
-            Kube::Embedded { listen, external_url, simulation } => {
+            Kube::Embedded { listen, external_url, storage_budget, simulation } => {
                 let listen = quoted(&listen.to_string());
                 section(
                     "kube",
-                    &[("listen", Some(listen)), ("external_url", external_url.as_deref().map(quoted))],
+                    &[
+                        ("listen", Some(listen)),
+                        ("external_url", external_url.as_deref().map(quoted)),
+                        ("storage_budget", Some(storage_budget.to_string())),
+                    ],
                 );
                 let simulation = simulation.as_ref();
                 let amount = |of: fn(&Simulation) -> String| simulation.map(of);
@@ -614,7 +627,12 @@ mod tests {
         let simulation = Some(Simulation::default());
         assert_eq!(
             config.kube,
-            Kube::Embedded { listen: "127.0.0.1:3".parse().unwrap(), external_url: None, simulation }
+            Kube::Embedded {
+                listen: "127.0.0.1:3".parse().unwrap(),
+                external_url: None,
+                storage_budget: 256 << 20,
+                simulation
+            }
         );
         let defaults = read("", &[], Flags::default()).unwrap();
         assert_eq!(defaults.data, Path::new("/home/me/.local/share/longshore"));
@@ -682,6 +700,14 @@ mod tests {
                 "[store]\ncapacity = \"99999999999Gi\"\n",
                 "`store.capacity` must be a number of bytes from 1 up, such as 32Mi, not `99999999999Gi`",
             ),
+            (
+                "[kube]\nstorage_budget = \"much\"\n",
+                "`kube.storage_budget` must be a number of bytes from 1 up, such as 32Mi, not `much`",
+            ),
+            (
+                "[kube]\nstorage_budget = \"1Gi\"\nkubeconfig = \"/a\"\n",
+                "`kube.storage_budget` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            ),
             ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
             (
                 "[kube]\nexternal_url = \"http://a\"\n",
@@ -717,7 +743,7 @@ mod tests {
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);

@@ -21,7 +21,9 @@ use governor::work::WorkPool;
 use kube_access::controller::runtime;
 use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::{ConnectionLimits, accept};
+use kube_embedded::store::StorageBudget;
 use kube_types::SYSTEM_NAMESPACE;
+use kube_types::marks::WORKSPACE;
 use outbound::{Dialer, Policy};
 use releases::Releases;
 use rustls::pki_types::CertificateDer;
@@ -128,12 +130,20 @@ pub async fn run(
     let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
     let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
-        Kube::Embedded { listen, external_url, simulation } => {
+        Kube::Embedded { listen, external_url, storage_budget, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
+            let storage = StorageBudget { label: WORKSPACE.to_owned(), limit: *storage_budget };
             let audit = Arc::new(KubernetesAudit::new(AuditLog));
-            let embedded =
-                cluster::open_embedded(&config.data, *listen, external_url, simulation, connections, audit)
-                    .await?;
+            let embedded = cluster::open_embedded(
+                &config.data,
+                *listen,
+                external_url,
+                simulation,
+                connections,
+                storage,
+                audit,
+            )
+            .await?;
             let store = embedded.cluster.store().clone();
             readiness.require("store", move || store.problem().map_or(Ok(()), Err));
             let health = embedded.cluster.health().clone();

@@ -2,6 +2,7 @@
 
 use domain::failure::Kind;
 use governor::work::WorkError;
+use kube_access::storage_budget;
 
 use super::MAX_REVISION;
 use super::fit::TooLarge;
@@ -56,6 +57,7 @@ impl StorageError {
             | Self::Mistaken { .. }
             | Self::Incomplete { .. } => Kind::Internal,
             Self::Call { source, .. } => match &**source {
+                error if storage_budget::exceeded(error).is_some() => Kind::Exhausted,
                 kube::Error::Api(status) => Kind::of_http_status(status.code),
                 _ => Kind::Unavailable,
             },

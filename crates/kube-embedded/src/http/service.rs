@@ -290,6 +290,7 @@ impl Admitted<'_> {
             namespace: found.namespace,
             name: found.name,
             user,
+            level: payer.level,
             query,
             representation,
             user_agent: header(&parts.headers, &USER_AGENT).unwrap_or_default().to_owned(),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
+use super::budget::{StorageBudget, Usage};
 use super::file::Contents;
 use super::{Event, EventKind, Key, ListStart, Object, Snapshot, TooOld};
 
@@ -37,6 +38,8 @@ pub(super) struct State {
     /// Where the history of a storage begins that has none yet.
     floor: u64,
     history_bytes: usize,
+    /// Where there is a storage budget.
+    usage: Option<Usage>,
 }
 
 #[derive(Default)]
@@ -80,13 +83,21 @@ pub(super) struct UndoablePage {
 }
 
 impl State {
-    pub fn of(contents: Contents) -> Self {
+    pub fn of(contents: Contents, budget: Option<StorageBudget>) -> Self {
         let Contents { version, objects, meta, .. } = contents;
-        let mut state = Self { version, meta, floor: version, ..Self::default() };
+        let usage = budget.map(Usage::new);
+        let mut state = Self { version, meta, floor: version, usage, ..Self::default() };
         for (key, object) in objects {
+            if let Some(usage) = &mut state.usage {
+                usage.record(&key, None, Some(&object));
+            }
             state.put(&key, &Arc::new(object));
         }
         state
+    }
+
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
     }
 
     pub fn get(&self, storage: &str, namespace: &str, name: &str) -> Option<&Arc<Object>> {
@@ -239,6 +250,10 @@ impl State {
     /// Takes in one durable change.
     pub fn publish(&mut self, key: &Key, event: Event, now: Timestamp) {
         self.version = event.version;
+        if let Some(usage) = &mut self.usage {
+            let is_stored = event.kind != EventKind::Deleted;
+            usage.record(key, event.previous.as_deref(), is_stored.then_some(event.object.as_ref()));
+        }
         match event.kind {
             EventKind::Added | EventKind::Modified => self.put(key, &event.object),
             EventKind::Deleted => self.remove(key),

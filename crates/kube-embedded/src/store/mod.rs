@@ -4,9 +4,10 @@
 //! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for the disk.
 //!
 //! Inside: `sequencer` orders and groups, `file` makes durable, `mark` and `marker` prove what was acknowledged, `memory`
-//! is what readers see, `size` limits an object, `health` says whether writes are accepted, `watchdog` checks the file's
+//! is what readers see, `size` limits an object, `budget` the objects of a group of namespaces, `health` says whether writes are accepted, `watchdog` checks the file's
 //! `identity` and keeps the `reserve`.
 
+mod budget;
 mod file;
 mod health;
 mod identity;
@@ -43,6 +44,7 @@ use reserve::Reserve;
 use sequencer::{Answer, Prepared, Request, Sequencer};
 use watchdog::Watchdog;
 
+pub use budget::{Allowance, OverBudget, StorageBudget, StorageCollector};
 pub use file::OpenError;
 pub use object::{Fields, Object};
 pub use size::MAX_OBJECT_BYTES;
@@ -123,6 +125,9 @@ pub enum CommitError {
     /// The new document is too large, by its approximate size; nothing of the transaction happened.
     #[error("etcdserver: request is too large")]
     TooLarge(usize),
+    /// The new documents do not fit into a storage budget; nothing of the transaction happened.
+    #[error("{0}")]
+    OverBudget(OverBudget),
     /// The file cannot be written; nothing of the transaction happened.
     #[error("the store cannot be written: {0}")]
     Unavailable(String),
@@ -206,11 +211,18 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// A folder without a store is an error: other files say that it had one.
     pub must_exist: bool,
+    /// A limit of bytes for each group of namespaces.
+    pub budget: Option<StorageBudget>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durability: Durability::default(), clock: Arc::new(SystemClock), must_exist: false }
+        Self {
+            durability: Durability::default(),
+            clock: Arc::new(SystemClock),
+            must_exist: false,
+            budget: None,
+        }
     }
 }
 
@@ -271,7 +283,7 @@ impl Store {
         options: Options,
     ) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
-            state: RwLock::new(State::of(contents)),
+            state: RwLock::new(State::of(contents, options.budget)),
             clock: options.clock,
             health: Health::new(reserve),
             groups: AtomicU64::new(0),
@@ -327,6 +339,16 @@ impl Store {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// The stored bytes of a group of namespaces, where there is a budget.
+    pub fn storage_used(&self, group: &str) -> Option<u64> {
+        Some(self.shared.state.read().usage()?.of(group))
+    }
+
+    /// The metrics of storage budgets.
+    pub fn storage_collector(&self) -> StorageCollector {
+        StorageCollector(self.shared.clone())
     }
 
     /// How many groups of transactions have been written since the store was opened.
@@ -410,12 +432,22 @@ impl Store {
         changes: Vec<Change>,
         held: impl Send + 'static,
     ) -> Result<Vec<Arc<Object>>, CommitError> {
+        self.commit_within(changes, Allowance::Unlimited, held).await
+    }
+
+    /// The same for changes that storage budgets may refuse.
+    pub async fn commit_within(
+        &self,
+        changes: Vec<Change>,
+        allowance: Allowance,
+        held: impl Send + 'static,
+    ) -> Result<Vec<Arc<Object>>, CommitError> {
         for change in &changes {
             size::check(change, || self.shared.get(&change.key))?;
         }
         let changes = changes.into_iter().map(|change| self.prepare(change)).collect();
         let held = Box::new(held);
-        self.ask(|answer| Request::Commit { changes, held, answer }).await
+        self.ask(|answer| Request::Commit { changes, allowance, held, answer }).await
     }
 
     /// A small fact about the store itself.

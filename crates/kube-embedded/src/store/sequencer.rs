@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::budget::{Allowance, Pending};
 use super::file::{Disk, Record, Write};
 use super::health::FULL;
 use super::identity::Identity;
@@ -43,6 +44,7 @@ pub(super) enum Request {
     /// `held` is dropped when the changes are visible or have failed, before the answer.
     Commit {
         changes: Vec<Prepared>,
+        allowance: Allowance,
         held: Box<dyn Any + Send>,
         answer: Answer<Vec<Arc<Object>>>,
     },
@@ -110,6 +112,8 @@ struct Group {
     meta: Vec<(String, Box<[u8]>)>,
     answers: Vec<Tell>,
     space: Space,
+    /// What this group adds to storage budgets.
+    growth: Pending,
 }
 
 pub(super) struct Sequencer {
@@ -292,8 +296,8 @@ impl Group {
     /// owed to a change that nobody may know of before.
     fn take(&mut self, request: Request, state: &State) {
         match request {
-            Request::Commit { changes, held, answer } => {
-                let decided = self.decide(changes, state);
+            Request::Commit { changes, allowance, held, answer } => {
+                let decided = self.decide(changes, allowance, state);
                 self.answers.push(Box::new(move |written| {
                     let told = written.map_err(CommitError::from).and(decided);
                     drop(held);
@@ -311,7 +315,12 @@ impl Group {
         }
     }
 
-    fn decide(&mut self, changes: Vec<Prepared>, state: &State) -> Result<Vec<Arc<Object>>, CommitError> {
+    fn decide(
+        &mut self,
+        changes: Vec<Prepared>,
+        allowance: Allowance,
+        state: &State,
+    ) -> Result<Vec<Arc<Object>>, CommitError> {
         let mut effects: Vec<Effect> = Vec::with_capacity(changes.len());
         let mut newest: HashMap<Key, Option<Arc<Object>>> = HashMap::new();
         let mut version = self.version;
@@ -350,9 +359,15 @@ impl Group {
             newest.insert(key.clone(), (kind != EventKind::Deleted).then(|| object.clone()));
             effects.push(Effect { key, event: Event { version, kind, object, previous }, record });
         }
+        let growth = state.usage().map(|usage| {
+            let growth = usage.growth(effects.iter().map(|effect| (&effect.key, &effect.event)));
+            self.growth.check(usage, &growth, allowance).map(|()| growth)
+        });
+        let growth = growth.transpose().map_err(CommitError::OverBudget)?.unwrap_or_default();
         if !self.space.admit(effects.iter().map(|effect| &effect.event)) {
             return Err(CommitError::Unavailable(FULL.to_owned()));
         }
+        self.growth.add(&growth);
         self.version = version;
         self.size +=
             effects.iter().filter_map(|effect| effect.record.as_ref()).map(Record::len).sum::<usize>();

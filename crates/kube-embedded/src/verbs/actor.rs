@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use governor::Level;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -61,6 +62,7 @@ fn call(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         user: User::named(user, &["system:masters", "system:authenticated"]),
+        level: Level::Platform,
         query: Query::default(),
         representation: Representation::default(),
         user_agent: agent.to_owned(),

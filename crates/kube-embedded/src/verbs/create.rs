@@ -43,7 +43,8 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
         let mut value = prepared.value;
         to_storage_late(call, &mut value);
         let change = Change { key: call.key(&name), expect: Expect::Absent, op: Op::Put(value) };
-        match call.cluster.commit_holding(change, prepared.also, prepared.reserved).await {
+        match call.cluster.commit_within(change, prepared.also, call.allowance(None), prepared.reserved).await
+        {
             Ok(stored) => return Ok(Answer::Stored(201, stored)),
             Err(CommitError::Exists(key))
                 if key.name.as_ref() == name && key.storage == call.resource.storage =>
@@ -54,6 +55,9 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
             }
             // A quota has another limit now, or none is left of it: count again.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::OverBudget(why)) => {
+                return Err(ApiError::over_budget(&call.resource.group, &call.resource.name, &name, &why));
+            }
             Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
             Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),

@@ -147,6 +147,14 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
             Ok(answer) => return Ok(answer),
             // Somebody was faster, with the object or with a quota.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::OverBudget(why)) => {
+                return Err(ApiError::over_budget(
+                    &call.resource.group,
+                    &call.resource.name,
+                    &call.name,
+                    &why,
+                ));
+            }
             Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
             Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),

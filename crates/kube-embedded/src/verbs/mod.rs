@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use governor::Flow;
 use governor::work::Interrupt;
+use governor::{Flow, Level};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::print;
 use crate::schema::resources::Resource;
-use crate::store::{Key, Object};
+use crate::store::{Allowance, Key, Object};
 
 pub use actor::ControllerManager;
 pub use body::go_package;
@@ -70,6 +70,7 @@ pub struct Call {
     /// Empty for a collection.
     pub name: String,
     pub user: User,
+    pub level: Level,
     pub query: Query,
     pub representation: Representation,
     pub user_agent: String,
@@ -197,6 +198,7 @@ impl Call {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             user: self.user.clone(),
+            level: self.level,
             query: self.query.clone(),
             representation: self.representation,
             user_agent: self.user_agent.clone(),
@@ -212,6 +214,12 @@ impl Call {
     /// A change of the main object that came through the subresource `door`.
     fn main(&self, door: &'static str) -> Self {
         Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
+    }
+
+    /// How far the write may exceed a storage budget. `change` is the object before and after; `None` for a new object.
+    fn allowance(&self, change: Option<(&Value, &Value)>) -> Allowance {
+        let is_subresource = !self.subresource.is_empty() || !self.door.is_empty();
+        allowance(self.level, is_subresource, change)
     }
 
     fn admission<'a>(
@@ -240,6 +248,20 @@ impl Call {
         let agent = self.user_agent.split('/').next().unwrap_or_default();
         let printable: String = agent.chars().filter(|c| !c.is_control()).take(128).collect();
         if printable.is_empty() { "unknown".to_owned() } else { printable }
+    }
+}
+
+/// What keeps a cluster going is not refused by a storage budget: status, bindings and removals by the cluster's own components
+/// and its administrators, and the removal of a finalizer by anybody.
+fn allowance(level: Level, is_subresource: bool, change: Option<(&Value, &Value)>) -> Allowance {
+    let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
+    let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
+    let is_released = is_deleting && change.is_some_and(|(old, new)| finalizers(new) < finalizers(old));
+    match level {
+        Level::Platform if change.is_some() && (is_subresource || is_deleting) => Allowance::Unlimited,
+        Level::Platform => Allowance::Small,
+        Level::Authenticated | Level::Anonymous if is_released => Allowance::Small,
+        Level::Authenticated | Level::Anonymous => Allowance::Nothing,
     }
 }
 
@@ -272,3 +294,34 @@ pub async fn answer(call: &Call) -> Result<Answer> {
 
 #[cfg(test)]
 mod interrupts;
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn storage_budgets_allow_status_and_removals_and_no_other_growth() {
+        use Allowance::{Nothing, Small, Unlimited};
+        let live = json!({"metadata": {"finalizers": ["a", "b"]}});
+        let mut dying = live.clone();
+        dying["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        let mut released = dying.clone();
+        released["metadata"]["finalizers"] = json!(["a"]);
+        let (platform, tenant) = (Level::Platform, Level::Authenticated);
+        for (level, is_subresource, change, expected) in [
+            (platform, false, None, Small),
+            (platform, false, Some((&live, &live)), Small),
+            (platform, true, Some((&live, &live)), Unlimited),
+            (platform, false, Some((&dying, &dying)), Unlimited),
+            (tenant, false, None, Nothing),
+            (tenant, false, Some((&live, &live)), Nothing),
+            (tenant, true, Some((&live, &live)), Nothing),
+            (tenant, false, Some((&dying, &dying)), Nothing),
+            (tenant, false, Some((&dying, &released)), Small),
+        ] {
+            assert_eq!(allowance(level, is_subresource, change), expected, "{level:?} {change:?}");
+        }
+    }
+}

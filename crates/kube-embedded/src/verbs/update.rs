@@ -111,9 +111,15 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             })
         } else {
             create::to_storage_late(call, &mut object);
+            let allowance = call.allowance(Some((&old, &object)));
             let result = call
                 .cluster
-                .commit_holding(Change { key, expect, op: Op::Put(object) }, prepared.also, prepared.reserved)
+                .commit_within(
+                    Change { key, expect, op: Op::Put(object) },
+                    prepared.also,
+                    allowance,
+                    prepared.reserved,
+                )
                 .await;
             result.map(|stored| Answer::Stored(200, stored))
         };
@@ -122,6 +128,14 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             // Somebody was faster, with the object or with a quota. Whoever meant the version before will be told so
             // by the next attempt.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::OverBudget(why)) => {
+                return Err(ApiError::over_budget(
+                    &call.resource.group,
+                    &call.resource.name,
+                    &call.name,
+                    &why,
+                ));
+            }
             Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
             Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),

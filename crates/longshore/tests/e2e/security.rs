@@ -1,6 +1,7 @@
 //! Attacks by tenants, each named for the attack. Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and
 //! sessions ([`access`]), names of workspaces ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests
-//! ([`traffic`]), floods of frames ([`floods`]), hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]),
+//! ([`traffic`]), floods of frames ([`floods`]), hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes
+//! stored ([`storage_budget`]),
 //! and faults of the disk and the process ([`storage`]).
 
 mod access;
@@ -15,4 +16,5 @@ mod objects;
 mod packages;
 mod paths;
 mod storage;
+mod storage_budget;
 mod traffic;

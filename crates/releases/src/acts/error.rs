@@ -6,6 +6,7 @@ use domain::Kind;
 use domain::actor::Refusal;
 use helm_release::StorageError;
 use helm_release::render::share::WorkError;
+use kube_access::storage_budget;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -140,6 +141,10 @@ impl Error {
 /// for the log, and the caller learns a reason. Only of an object that was not valid all is told, because the caller stated it.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
+        if let Some(why) = storage_budget::exceeded(&error) {
+            let message = format!("{why}: delete what is no longer needed");
+            return Self::Kubernetes { kind: Kind::Exhausted, message };
+        }
         match &error {
             kube::Error::Api(status) if !matches!(status.code, 400 | 422 | 429 | 500..) => {
                 tracing::warn!(

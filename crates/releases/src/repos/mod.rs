@@ -19,6 +19,7 @@ use domain::{Actor, Kind, Place, Refusal};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
+use kube_access::storage_budget;
 use kube_types::marks::{MANAGED_BY, WORKSPACE, WORKSPACE_UID};
 use kube_types::repo::HelmRepoCredential;
 use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
@@ -272,6 +273,9 @@ pub const MAX_REPOS: u32 = 64;
 /// Why a call of the platform's own failed, for the caller: what is wrong with the object where it was not valid, and no more than a
 /// reason otherwise.
 fn refused(error: kube::Error) -> Error {
+    if storage_budget::exceeded(&error).is_some() {
+        return error.into();
+    }
     match &error {
         kube::Error::Api(status) if matches!(status.code, 400 | 422) => error.into(),
         kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {

@@ -253,7 +253,7 @@ async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
     disk.no_writes.store(false, Ordering::SeqCst);
     drop((store, watch));
     let (_, contents) = opened(&disk);
-    let state = State::of(contents);
+    let state = State::of(contents, None);
     assert_eq!((state.version, names(&state.list("configmaps", None))), (3, expected));
 }
 
@@ -278,7 +278,7 @@ async fn failed_fsync_ends_all_writing_and_says_so() {
     drop(store);
     assert_eq!(disk.writes.load(Ordering::SeqCst), written, "closing wrote once more");
     let (_, contents) = opened(&disk);
-    assert!(State::of(contents).get("configmaps", "n", "a").is_some());
+    assert!(State::of(contents, None).get("configmaps", "n", "a").is_some());
 }
 
 #[tokio::test]

@@ -1,0 +1,256 @@
+//! Storage budgets: totals that equal a recount, and writes that are refused or allowed.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::{Change, CommitError, Expect, Op, Options, Store};
+use super::*;
+
+const LABEL: &str = "team";
+
+fn options(limit: u64) -> Options {
+    let budget = Some(StorageBudget { label: LABEL.to_owned(), limit });
+    Options { budget, durability: crate::store::Durability::Relaxed, ..Options::default() }
+}
+
+fn store(limit: u64) -> Arc<Store> {
+    Store::in_memory_with(options(limit))
+}
+
+fn document(key: &Key, label: Option<&str>, bytes: usize) -> Value {
+    let mut document = json!({
+        "metadata": {"namespace": *key.namespace, "name": *key.name}, "data": "x".repeat(bytes),
+    });
+    if let Some(label) = label {
+        document["metadata"]["labels"] = json!({LABEL: label});
+    }
+    document
+}
+
+fn namespace(name: &str) -> Key {
+    Key::new(&NAMESPACES.into(), "", name)
+}
+
+fn map(namespace: &str, name: &str) -> Key {
+    Key::new(&"configmaps".into(), namespace, name)
+}
+
+fn found(store: &Store, key: &Key) -> Option<Arc<Object>> {
+    store.get(&key.storage, &key.namespace, &key.name)
+}
+
+fn put(store: &Store, key: &Key, label: Option<&str>, bytes: usize) -> Change {
+    let expect = found(store, key).map_or(Expect::Absent, |object| Expect::Version(object.version));
+    Change { key: key.clone(), expect, op: Op::Put(document(key, label, bytes)) }
+}
+
+async fn write(
+    store: &Store,
+    key: &Key,
+    label: Option<&str>,
+    bytes: usize,
+    allowance: Allowance,
+) -> Result<(), CommitError> {
+    store.commit_within(vec![put(store, key, label, bytes)], allowance, ()).await.map(drop)
+}
+
+async fn delete(store: &Store, key: &Key) {
+    if let Some(object) = found(store, key) {
+        let change = Change { key: key.clone(), expect: Expect::Version(object.version), op: Op::Delete };
+        store.commit(vec![change]).await.unwrap();
+    }
+}
+
+/// The totals, counted anew from all objects.
+fn recount(store: &Store) -> BTreeMap<String, u64> {
+    let group_of = |namespace: &str| {
+        let object = store.get(NAMESPACES, "", namespace)?;
+        object.label(LABEL).map(str::to_owned)
+    };
+    let mut totals = BTreeMap::new();
+    for storage in store.storages() {
+        for object in store.list(&storage, None).objects {
+            let own = object.label(LABEL).map(str::to_owned);
+            if let Some(group) = group_of(&object.namespace).or(own) {
+                *totals.entry(group).or_default() += object.bytes.len() as u64;
+            }
+        }
+    }
+    totals
+}
+
+fn totals(store: &Store) -> BTreeMap<String, u64> {
+    let state = store.shared.state.read();
+    let groups = state.usage().unwrap().groups.iter();
+    groups.map(|(group, bytes)| (group.to_string(), *bytes)).collect()
+}
+
+fn assert_counted(store: &Store) {
+    assert_eq!(totals(store), recount(store));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// An object of a namespace (0 is cluster-scoped), its label, and its size; without a size it is deleted.
+    Object(u8, u8, u8, Option<u16>),
+    /// The label of a namespace; 9 deletes the namespace.
+    Namespace(u8, u8),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let object = (0..4_u8, 0..4_u8, 0..3_u8, prop::option::weighted(0.8, 0..2_000_u16))
+        .prop_map(|(namespace, name, label, size)| Step::Object(namespace, name, label, size));
+    let namespace =
+        (1..4_u8, prop_oneof![0..3_u8, Just(9)]).prop_map(|(name, label)| Step::Namespace(name, label));
+    prop::collection::vec(prop_oneof![8 => object, 3 => namespace, 1 => Just(Step::Restart)], 0..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn usage_equals_a_recount_after_every_change_and_restart(steps in steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let folder = tempfile::TempDir::new().unwrap();
+        let mut store = Store::open(folder.path(), options(u64::MAX)).unwrap();
+        let label = |label: u8| ["", "red", "blue"].get(usize::from(label)).copied().filter(|l| !l.is_empty());
+        for step in steps {
+            match step {
+                Step::Object(0, name, of, size) => {
+                    let key = Key::new(&"nodes".into(), "", &name.to_string());
+                    match size {
+                        Some(size) => runtime
+                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Nothing))
+                            .unwrap(),
+                        None => runtime.block_on(delete(&store, &key)),
+                    }
+                }
+                Step::Object(namespace, name, of, size) => {
+                    let key = map(&format!("n{namespace}"), &name.to_string());
+                    match size {
+                        Some(size) => runtime
+                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Nothing))
+                            .unwrap(),
+                        None => runtime.block_on(delete(&store, &key)),
+                    }
+                }
+                Step::Namespace(name, 9) => runtime.block_on(delete(&store, &namespace(&format!("n{name}")))),
+                Step::Namespace(name, of) => {
+                    let key = namespace(&format!("n{name}"));
+                    runtime.block_on(write(&store, &key, label(of), 0, Allowance::Nothing)).unwrap();
+                }
+                Step::Restart => {
+                    drop(store);
+                    store = Store::open(folder.path(), options(u64::MAX)).unwrap();
+                }
+            }
+            prop_assert_eq!(totals(&store), recount(&store));
+        }
+    }
+}
+
+#[tokio::test]
+async fn writes_that_grow_a_full_group_are_refused_and_others_are_not() {
+    let store = store(10_000);
+    for (name, group) in [("acme-a", "acme"), ("acme-b", "acme"), ("other", "other")] {
+        write(&store, &namespace(name), Some(group), 0, Allowance::Nothing).await.unwrap();
+    }
+    let (first, second) = (map("acme-a", "first"), map("acme-b", "second"));
+    write(&store, &first, None, 6_000, Allowance::Nothing).await.unwrap();
+    // A label of its own does not lead an object out of the group of its namespace.
+    let refused = write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap_err();
+    let used = store.storage_used("acme").unwrap();
+    let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
+    assert_eq!((why.group.as_ref(), why.used, why.limit), ("acme", used, 10_000));
+    assert!(why.requested > 6_000 && why.requested < 6_200, "{why}");
+    let words = format!(
+        "exceeded storage budget of \"acme\": used {used} bytes, requested {}, limit 10000",
+        why.requested
+    );
+    assert_eq!(why.to_string(), words);
+    assert_eq!(store.count("configmaps", None), 1);
+
+    let grown = write(&store, &first, None, 9_900, Allowance::Nothing).await;
+    assert!(matches!(grown, Err(CommitError::OverBudget(_))), "{grown:?}");
+    write(&store, &map("other", "a"), None, 6_000, Allowance::Nothing).await.unwrap();
+    write(&store, &map("free", "a"), None, 60_000, Allowance::Nothing).await.unwrap();
+    write(&store, &first, None, 5_000, Allowance::Nothing).await.unwrap();
+    delete(&store, &first).await;
+    write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap();
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn objects_outside_of_namespaces_count_by_their_label() {
+    let store = store(10_000);
+    let (cluster, system) = (Key::new(&"requests".into(), "", "a"), map("system", "values"));
+    write(&store, &cluster, Some("acme"), 5_000, Allowance::Nothing).await.unwrap();
+    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Nothing).await;
+    assert!(matches!(refused, Err(CommitError::OverBudget(_))), "{refused:?}");
+    write(&store, &system, None, 5_000, Allowance::Nothing).await.unwrap();
+    // A new label charges the whole object to its group.
+    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Nothing).await;
+    assert!(matches!(refused, Err(CommitError::OverBudget(_))), "{refused:?}");
+    write(&store, &system, Some("other"), 5_000, Allowance::Nothing).await.unwrap();
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn over_budget_the_cluster_makes_small_changes_and_larger_ones_are_refused() {
+    let store = store(100_000);
+    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
+    let main = map("acme", "main");
+    write(&store, &main, None, 99_000, Allowance::Nothing).await.unwrap();
+    write(&store, &main, None, 99_900, Allowance::Small).await.unwrap();
+    let large = write(&store, &main, None, 150_000, Allowance::Small).await;
+    assert!(matches!(large, Err(CommitError::OverBudget(_))), "{large:?}");
+    // New objects use a reserve.
+    let lease = |n: u32| map("acme", &format!("lease{n}"));
+    let mut made = 0;
+    while write(&store, &lease(made), None, 1_000, Allowance::Small).await.is_ok() {
+        made += 1;
+    }
+    assert!((8..13).contains(&made), "{made}");
+    assert!(store.storage_used("acme").unwrap() <= 112_500);
+    write(&store, &lease(0), None, 2_000, Allowance::Small).await.unwrap();
+    write(&store, &main, None, 200_000, Allowance::Unlimited).await.unwrap();
+    assert_counted(&store);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writes_at_once_do_not_exceed_the_budget_together() {
+    let store = store(50_000);
+    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
+    let writes = (0..200).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let key = map("acme", &format!("o{n}"));
+            write(&store, &key, None, 1_000, Allowance::Nothing).await.is_ok()
+        })
+    });
+    let made = join_all(writes).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
+    assert!((40..50).contains(&made), "{made}");
+    assert!(store.storage_used("acme").unwrap() <= 50_000);
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn refused_transaction_changes_nothing_and_is_counted_once() {
+    let store = store(10_000);
+    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
+    let before = totals(&store);
+    let pair = vec![put(&store, &map("acme", "a"), None, 6_000), put(&store, &map("acme", "b"), None, 6_000)];
+    assert!(store.commit_within(pair, Allowance::Nothing, ()).await.is_err());
+    assert_eq!(totals(&store), before);
+    let mut registry = prometheus_client::registry::Registry::default();
+    registry.register_collector(Box::new(store.storage_collector()));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    assert!(text.contains("kube_embedded_storage_budget_refusals_total 1\n"), "{text}");
+    let largest = format!("kube_embedded_storage_budget_largest_bytes {}\n", before["acme"]);
+    assert!(text.contains(&largest), "{text}");
+}

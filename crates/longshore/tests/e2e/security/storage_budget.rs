@@ -1,0 +1,124 @@
+//! The storage budget of a workspace on the embedded cluster: bytes of all its objects, the platform's among them.
+
+use futures::StreamExt;
+use futures::stream::iter;
+use http::Method;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::{Value, json};
+
+use crate::platform::{Person, call, until};
+use crate::program::Server;
+use crate::request::{Answer, get, with};
+use crate::target::{Cluster, only_on_embedded};
+
+const JSON: &str = "application/json";
+const BUDGET: &str = "16Mi";
+
+async fn client(cluster: &Cluster, person: &Person) -> kube::Client {
+    let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    kube::Client::try_from(config.unwrap()).unwrap()
+}
+
+fn deployments(person: &Person) -> String {
+    format!("/apis/apps/v1/namespaces/{}/deployments", person.id)
+}
+
+/// A Deployment of 1.3 MB that runs nothing.
+fn deployment(name: &str) -> Value {
+    let labels = json!({"app": name});
+    let container = json!({"name": "main", "image": "pause", "args": ["x".repeat(1_300_000)]});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {
+            "replicas": 0, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    })
+}
+
+async fn create_config_map(client: &kube::Client, person: &Person, name: &str, bytes: usize) -> Answer {
+    let path = format!("/api/v1/namespaces/{}/configmaps", person.id);
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "x".repeat(bytes)},
+    });
+    with(client, Method::POST, &path, JSON, map.to_string()).await
+}
+
+/// Without retries: a client that waits after a 429 hides the refusal.
+async fn create_repo(server: &Server, person: &Person, n: u32) -> Answer {
+    let body = json!({
+        "name": format!("r{n}"), "workspace": person.id, "url": "https://charts.example.com",
+        "credentials": {"ca": "x".repeat(250_000)},
+    });
+    let platform = server.platform_without_retries();
+    call(&platform, Some(&person.token), Method::POST, "repos?check=false", Some(&body)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
+    if !only_on_embedded() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let budget = [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET)];
+    let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
+    let attacker = Person::register(&server, &cluster).await;
+    let good = Person::register(&server, &cluster).await;
+    let (kube, other) = (client(&cluster, &attacker).await, client(&cluster, &good).await);
+    let named = format!("exceeded storage budget of \"{}\": used ", attacker.id);
+    server.memory();
+
+    let path = deployments(&attacker);
+    let attack = (0..300).map(|n| {
+        let (kube, path) = (&kube, &path);
+        async move { with(kube, Method::POST, path, JSON, deployment(&format!("d{n}")).to_string()).await }
+    });
+    let answers: Vec<Answer> = iter(attack).buffer_unordered(4).collect().await;
+    let (refused, made): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.code != 201);
+    assert!((2..13).contains(&made.len()), "{}", made.len());
+    for answer in refused {
+        assert_eq!(answer.code, 403, "{}", answer.text);
+        let status = answer.json();
+        let message = status["message"].as_str().unwrap();
+        assert!(message.contains(&named), "{message}");
+        assert!(message.contains(" bytes, requested 13") && message.ends_with("limit 16777216"), "{message}");
+        assert_eq!(status["details"]["causes"][0]["reason"], "StorageBudgetExceeded");
+    }
+
+    // The platform stores nothing for the workspace either, and says why.
+    let mut full = None;
+    for n in 0..120 {
+        let answer = create_repo(&server, &attacker, n).await;
+        if answer.code != 201 {
+            full.get_or_insert(answer);
+        }
+    }
+    let full = full.expect("120 repositories do not fit into the budget");
+    assert_eq!((full.code, full.json()["kind"].as_str()), (429, Some("Exhausted")), "{}", full.text);
+    let detail = full.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains(&named), "{detail}");
+    let (_, peak) = server.memory();
+    println!("the peak is {} MiB", peak >> 20);
+    assert!(peak < 800 << 20, "{} MiB", peak >> 20);
+
+    // Another tenant is not concerned.
+    let answer = create_config_map(&other, &good, "mine", 500_000).await;
+    assert_eq!(answer.code, 201, "{}", answer.text);
+    assert_eq!(create_repo(&server, &good, 0).await.code, 201);
+    let metrics = get(&server.platform(), "/metrics").await.text;
+    let refusals = metrics.lines().find(|line| line.contains("kube_embedded_storage_budget_refusals_total "));
+    let refusals: u64 = refusals.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(refusals > 287, "{refusals}");
+    assert!(!metrics.contains(&format!("\"{}\"", attacker.id)), "metrics name a tenant");
+
+    // What is deleted can be used again.
+    let removed = with(&kube, Method::DELETE, &path, JSON, "").await;
+    assert_eq!(removed.code, 200, "{}", removed.text);
+    until("there is room again", async || {
+        (create_config_map(&kube, &attacker, "again", 900_000).await.code == 201).then_some(())
+    })
+    .await;
+    let made = create_repo(&server, &attacker, 200).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+}
