@@ -1,7 +1,7 @@
 //! Attacks by tenants, each named for the attack. Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and
 //! sessions ([`access`]), names of workspaces ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests
 //! ([`traffic`]), hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]),
-//! and faults of the disk and the process ([`storage`]).
+//! members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process ([`storage`]).
 
 mod access;
 mod chaos;
@@ -15,3 +15,4 @@ mod packages;
 mod paths;
 mod storage;
 mod traffic;
+mod workspaces;
