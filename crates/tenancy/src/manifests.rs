@@ -6,6 +6,7 @@
 
 mod joiners;
 mod nodes;
+mod placement;
 mod policy;
 mod pools;
 mod rights;
@@ -47,6 +48,7 @@ pub fn manifests() -> Vec<Value> {
     all.extend(joiners::objects());
     all.extend(policy::objects());
     all.extend(nodes::objects());
+    all.extend(placement::objects());
     all.extend(pools::objects());
     all.extend(tokens::objects());
     all.extend(workloads::objects());

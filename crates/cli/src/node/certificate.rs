@@ -16,6 +16,7 @@ use kube::{Api, Client};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use tokio::time::Instant;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::folder::{Asked, FolderError};
@@ -24,6 +25,10 @@ use super::line::{Trouble, code};
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Between two looks when watching fails.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a refused token is tried again. API servers learn of a new token from a watch.
+const TOKEN_PROPAGATION: Duration = Duration::from_secs(10);
+/// Between two attempts with a refused token.
+const TOKEN_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
@@ -72,11 +77,30 @@ pub async fn obtain(
     patience: Duration,
 ) -> Result<Vec<u8>, CertificateError> {
     let csrs: Api<CertificateSigningRequest> = Api::all(client);
-    let name = place(&csrs, asked, lasting, refusal).await?.metadata.name.unwrap_or_default();
+    let placed = place_with_new_token(&csrs, asked, lasting, patience.min(TOKEN_PROPAGATION)).await?;
+    let name = placed.metadata.name.unwrap_or_default();
     let seconds = patience.as_secs();
     let decided = tokio::time::timeout(patience, decided(&csrs, &name)).await;
     let csr = decided.map_err(|_| CertificateError::Undecided { name, seconds })??;
     taken(&csr)
+}
+
+/// As [`place`]; a token that the API server does not know is tried again for some time.
+async fn place_with_new_token(
+    csrs: &Api<CertificateSigningRequest>,
+    asked: &Asked,
+    lasting: Option<i32>,
+    propagation: Duration,
+) -> Result<CertificateSigningRequest, CertificateError> {
+    let began = Instant::now();
+    loop {
+        match place(csrs, asked, lasting, refusal).await {
+            Err(CertificateError::TokenRefused) if began.elapsed() < propagation => {
+                tokio::time::sleep(TOKEN_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
 }
 
 /// The request as the cluster has it, made if it is not there: whoever asked before and died finds it again.

@@ -129,6 +129,42 @@ async fn a_pool_of_a_tenant_takes_nobody_elses_nodes() {
     leader.abort();
 }
 
+/// The node of the first tenant still asks for a pool of that name.
+#[tokio::test]
+async fn nodepool_recreated_by_another_tenant_inherits_neither_nodes_nor_attributes() {
+    let stage = Stage::new().await;
+    let (one, other) = (id(1).to_string(), id(2).to_string());
+    let put_pool = async |tenant: &str, mark: &str| {
+        let spec = json!({"type": "Edge", "labels": {"mark": mark}, "taints": [{"key": mark, "effect": "NoSchedule"}]});
+        stage.put(pool_object("p", spec, Some(tenant))).await;
+    };
+    put_pool(&one, "first").await;
+    let before = json!({WISH: "p", "openyurt/tenant": one});
+    stage.put(node_object("own", before.clone(), "True")).await;
+    let fleet = stage.fleet.clone();
+    let leader = tokio::spawn(async move { fleet.lead().await });
+    until("its owner's node is in it", async || {
+        (status(&pool(&stage.world, "p").await) == told(1, 0, &["own"])).then_some(())
+    })
+    .await;
+    api(&stage.world, POOLS.0, POOLS.1).await.delete("p", &DeleteParams::default()).await.unwrap();
+    until("the node has left", async || {
+        (stage.node("own").await["metadata"]["labels"] == before).then_some(())
+    })
+    .await;
+    put_pool(&other, "second").await;
+    stage.put(node_object("theirs", json!({WISH: "p", "openyurt/tenant": other}), "True")).await;
+    until("only the new owner's node is in it", async || {
+        (status(&pool(&stage.world, "p").await) == told(1, 0, &["theirs"])).then_some(())
+    })
+    .await;
+    let node = stage.node("own").await;
+    assert_eq!(node["metadata"]["labels"], before);
+    assert!(tainted(&node).is_empty(), "{node}");
+    assert_eq!(stage.node("theirs").await["metadata"]["labels"]["mark"], "second");
+    leader.abort();
+}
+
 /// Somebody else brought the kind in.
 async fn their_definition(world: World) -> World {
     let definitions = api(&world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;

@@ -1,8 +1,10 @@
-//! Attacks by tenants, each named for the attack. Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and
-//! sessions ([`access`]), names of workspaces ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests
-//! ([`traffic`]), floods of frames ([`floods`]), hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes
-//! stored ([`storage_budget`]),
-//! and faults of the disk and the process ([`storage`]).
+//! Attacks by tenants, each named for the attack.
+//!
+//! Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and sessions ([`access`]), names of workspaces
+//! ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests ([`traffic`]), floods of frames ([`floods`]),
+//! hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes stored
+//! ([`storage_budget`]), members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process
+//! ([`storage`]).
 
 mod access;
 mod chaos;
@@ -18,3 +20,4 @@ mod paths;
 mod storage;
 mod storage_budget;
 mod traffic;
+mod workspaces;

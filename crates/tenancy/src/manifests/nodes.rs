@@ -12,6 +12,8 @@
 //! `longshore-tenant-node-writes`: a tenant's node writes no other objects, but its Lease, its `CSINode`, requests for its certificates, and what Kubernetes ties
 //! to pods that are bound to it.
 //!
+//! Elsewhere: whose pods run on a tenant's node ([`super::placement`]).
+//!
 //! Each `longshore-tenant-node-*` has a twin `longshore-older-node-*` for nodes whose names have no prefix; those do not register themselves
 //! at all (`longshore-older-node-registration`).
 
@@ -64,7 +66,7 @@ fn registered_by_platform() -> Value {
     }])
 }
 
-fn condition(name: &str, expression: &str) -> Value {
+pub(super) fn condition(name: &str, expression: &str) -> Value {
     json!([{ "name": name, "expression": expression }])
 }
 
@@ -93,7 +95,7 @@ fn tenant_by_params() -> Value {
 }
 
 /// The validations, for nodes that have a tenant.
-fn of_tenants(mut validations: Value) -> Value {
+pub(super) fn of_tenants(mut validations: Value) -> Value {
     for validation in validations.as_array_mut().into_iter().flatten() {
         let expression = validation["expression"].as_str().unwrap_or_default();
         validation["expression"] = format!("variables.tenant == '' || ({expression})").into();
@@ -101,7 +103,7 @@ fn of_tenants(mut validations: Value) -> Value {
     validations
 }
 
-fn policy(
+pub(super) fn policy(
     name: &str,
     rules: &Value,
     conditions: &Value,

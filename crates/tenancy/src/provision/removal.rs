@@ -83,7 +83,14 @@ impl Provisioner {
         let now = self.clock.now();
         let requests = self.delete_requests(workspace, Some(name)).await?;
         let recorded = recorded(workspace, name);
-        let (uid, look_again) = match self.look(workspace, name).await? {
+        let standing = self.look(workspace, name).await?;
+        match &standing {
+            Standing::Ours(_) => self.retire(workspace, name, Existing::Replace).await?,
+            // Whoever deleted the namespace, its name was the workspace's: it is retired before the record is gone.
+            _ if recorded.is_some() => self.retire(workspace, name, Existing::Keep).await?,
+            _ => {}
+        }
+        let (uid, look_again) = match standing {
             Standing::Taken => return Ok(None),
             Standing::Absent if requests.is_done() => return Ok(None),
             // The requests go as soon as their releases are seen to be gone.
@@ -92,7 +99,6 @@ impl Provisioner {
             }
             Standing::Leaving(uid) => (uid, AGAIN),
             Standing::Ours(uid) => {
-                self.retire(workspace, name, Existing::Replace).await?;
                 let uninstalling = requests.and(self.delete_releases(name).await?);
                 if uninstalling.holds_namespace(now) {
                     (uid, UNINSTALL_POLL)

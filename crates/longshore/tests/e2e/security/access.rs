@@ -7,3 +7,5 @@ mod browsers;
 mod credentials;
 mod invitations;
 mod tokens;
+
+pub use tokens::kubernetes;

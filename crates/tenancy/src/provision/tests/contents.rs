@@ -112,6 +112,44 @@ async fn removed_namespace_takes_its_requests_and_retires_its_name() {
     assert_eq!(retired(&world).await, ["acme-test"]);
 }
 
+/// Somebody deletes a namespace beside the platform, and then it is taken out of the spec: its name is not free for the next tenant.
+#[tokio::test]
+async fn namespace_deleted_by_kubectl_retires_its_name_and_stops_its_reissue() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &with_namespace("acme")).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    delete::<Namespace>(&world, "acme-test").await;
+    until("gone", async || get::<Namespace>(&world, "acme-test").await.is_none().then_some(())).await;
+    let recorded = async |name: &str| {
+        let status = get::<Workspace>(&world, "acme").await?.status?;
+        Some(status.namespaces.iter().any(|record| record.name == name))
+    };
+    assert_eq!(recorded("acme-test").await, Some(true));
+    patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": [{"name": "acme"}]}})).await;
+    let let_go = async || (!recorded("acme-test").await?).then_some(());
+    until_reached(&world, &Fault::none(), &clock, "let go", let_go).await;
+    assert_eq!(retired(&world).await, ["acme-test"]);
+}
+
+/// As above, while the namespace is still being deleted.
+#[tokio::test]
+async fn namespace_that_is_being_deleted_retires_its_name_when_it_is_taken_out() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &with_namespace("acme")).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    world
+        .apply([json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "kept", "namespace": "acme-test", "finalizers": ["example.com/kept"]},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}},
+        })])
+        .await;
+    delete::<Namespace>(&world, "acme-test").await;
+    patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": [{"name": "acme"}]}})).await;
+    let is_retired = async || (retired(&world).await == ["acme-test"]).then_some(());
+    until_reached(&world, &Fault::none(), &clock, "retired", is_retired).await;
+}
+
 /// A tenant keeps a claim alive by a finalizer of its own: the storage is still used.
 #[tokio::test]
 async fn share_of_a_removed_namespace_returns_when_it_is_gone() {

@@ -1,0 +1,173 @@
+//! Whose pods run on a tenant's node, and what the node reads of them and of others.
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Attacker, TENANT, forbidden, foreign_pod, ready_status};
+use crate::console::Visitor;
+use crate::platform::until;
+use crate::request::with;
+use crate::target::Cluster;
+
+const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
+const POLICY: &str = "longshore-tenant-node-placement";
+
+fn parsed<T: DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+/// An operator's DaemonSet `agent` with a Secret, a ServiceAccount and a toleration of everything, on the nodes with the label `e2e`.
+async fn deploy_agent(admin: &kube::Client, namespace: &str, label: &str) {
+    let params = PostParams::default();
+    let secret = parsed(json!({"metadata": {"name": "credentials"}, "stringData": {"password": "secret"}}));
+    Api::<Secret>::namespaced(admin.clone(), namespace).create(&params, &secret).await.unwrap();
+    let account = parsed(json!({"metadata": {"name": "agent"}}));
+    Api::<ServiceAccount>::namespaced(admin.clone(), namespace).create(&params, &account).await.unwrap();
+    let set = parsed(json!({"metadata": {"name": "agent"}, "spec": {
+        "selector": {"matchLabels": {"app": "agent"}},
+        "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {
+            "serviceAccountName": "agent", "tolerations": [{"operator": "Exists"}], "nodeSelector": {"e2e": label},
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "registry.invalid/x"}],
+            "volumes": [{"name": "v", "secret": {"secretName": "credentials"}}]}}}}));
+    Api::<DaemonSet>::namespaced(admin.clone(), namespace).create(&params, &set).await.unwrap();
+}
+
+/// A node of the cluster's operator, which sorts behind every tenant's.
+async fn operators_node(cluster: &Cluster, name: &str, label: &str) {
+    cluster.removes(format!("/api/v1/nodes/{name}"));
+    let nodes: Api<Node> = Api::all(cluster.client().await);
+    let node = parsed(json!({"metadata": {"name": name, "labels": {"e2e": label}}}));
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(ready_status())).await.unwrap();
+}
+
+fn is_on(pod: &Pod, node: &str) -> bool {
+    pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemonset_that_tolerates_everything_stays_off_a_tenants_node_until_it_is_allowed() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    attacker.report_ready().await;
+    let label = json!({"metadata": {"labels": {"e2e": attacker.name}}});
+    let own: Api<Node> = Api::all(attacker.node.clone());
+    own.patch(&attacker.name, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
+    let other = format!("z-{}", attacker.name);
+    operators_node(&cluster, &other, &attacker.name).await;
+    deploy_agent(&attacker.admin, &cluster.namespace, &attacker.name).await;
+
+    let pods: Api<Pod> = Api::namespaced(attacker.admin.clone(), &cluster.namespace);
+    let agents = ListParams::default().labels("app=agent");
+    let waiting = until("the operator's node has its pod, the tenant's node has none", async || {
+        let found = pods.list(&agents).await.unwrap().items;
+        assert!(!found.iter().any(|pod| is_on(pod, &attacker.name)), "a foreign pod is on a tenant's node");
+        let (placed, waiting): (Vec<_>, Vec<_>) = found.into_iter().partition(|pod| is_on(pod, &other));
+        (placed.len() == 1).then_some(waiting.into_iter().next()?)
+    })
+    .await;
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": waiting.name_any()},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": attacker.name}});
+    let at = format!("/api/v1/namespaces/{}/pods/{}/binding", cluster.namespace, waiting.name_any());
+    let bound = with(&attacker.admin, http::Method::POST, &at, "application/json", binding.to_string()).await;
+    assert!(bound.code == 403 && bound.text.contains(POLICY), "{}", bound.text);
+
+    // What the pod would have given to the node stays unread.
+    let secrets: Api<Secret> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
+    forbidden("the Secret of a foreign pod", secrets.get("credentials").await);
+    let accounts: Api<ServiceAccount> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
+    let request: TokenRequest = parsed(json!({"spec": {"audiences": [], "boundObjectRef":
+        {"apiVersion": "v1", "kind": "Pod", "name": waiting.name_any(), "uid": waiting.uid()}}}));
+    let token = accounts.create_token_request("agent", &PostParams::default(), &request).await;
+    forbidden("the token of a foreign pod", token);
+
+    // An administrator allows it: kubectl annotate namespace <namespace> longshore.dev/tenant-node-daemonsets=other,agent
+    let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
+    let allow = Patch::Merge(json!({"metadata": {"annotations": {ALLOWED: "other,agent"}}}));
+    spaces.patch(&cluster.namespace, &PatchParams::default(), &allow).await.unwrap();
+    until("the allowed DaemonSet has its pod on the tenant's node", async || {
+        let found = pods.list(&agents).await.unwrap().items;
+        found.iter().any(|pod| is_on(pod, &attacker.name)).then_some(())
+    })
+    .await;
+    until("the node reads the Secret of its pod", async || secrets.get("credentials").await.ok()).await;
+    // Others of the namespace are not allowed with it.
+    let placed = foreign_pod("placed", &json!({"nodeName": attacker.name}));
+    let refused = forbidden("another pod", pods.create(&PostParams::default(), &placed).await);
+    assert!(refused.contains(POLICY), "{refused}");
+
+    let sets: Api<DaemonSet> = Api::namespaced(attacker.admin.clone(), &cluster.namespace);
+    sets.delete("agent", &DeleteParams::default()).await.unwrap();
+    for pod in pods.list(&agents).await.unwrap() {
+        drop(pods.delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    let victim = Visitor::register(&server, &cluster).await;
+    attacker.report_ready().await;
+    let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
+    let params = PostParams::default();
+    for namespace in [&attacker.tenant, &victim.namespace] {
+        until("the namespace is there", async || spaces.get_opt(namespace).await.unwrap()).await;
+        for name in ["mounted", "other"] {
+            let secret = parsed(json!({"metadata": {"name": name}, "stringData": {"a": "b"}}));
+            Api::<Secret>::namespaced(attacker.admin.clone(), namespace)
+                .create(&params, &secret)
+                .await
+                .unwrap();
+            let map = parsed(json!({"metadata": {"name": name}, "data": {"a": "b"}}));
+            Api::<ConfigMap>::namespaced(attacker.admin.clone(), namespace)
+                .create(&params, &map)
+                .await
+                .unwrap();
+        }
+    }
+    // The tenant's own pod is scheduled there, with its Secret and its ConfigMap.
+    let pods: Api<Pod> = Api::namespaced(attacker.admin.clone(), &attacker.tenant);
+    let pod = foreign_pod(
+        "own",
+        &json!({"nodeSelector": {TENANT: attacker.tenant}, "tolerations": [{"key": TENANT, "value": attacker.tenant}],
+            "volumes": [{"name": "s", "secret": {"secretName": "mounted"}}, {"name": "m", "configMap": {"name": "mounted"}}]}),
+    );
+    until("the namespace takes pods", async || pods.create(&params, &pod).await.ok()).await;
+    until("the tenant's pod is on its node", async || {
+        is_on(&pods.get("own").await.unwrap(), &attacker.name).then_some(())
+    })
+    .await;
+
+    let own = |namespace: &str| Api::<Secret>::namespaced(attacker.node.clone(), namespace);
+    let maps = |namespace: &str| Api::<ConfigMap>::namespaced(attacker.node.clone(), namespace);
+    until("the node reads what its pod mounts", async || {
+        own(&attacker.tenant).get("mounted").await.ok()?;
+        maps(&attacker.tenant).get("mounted").await.ok()
+    })
+    .await;
+    for (namespace, name) in [
+        (attacker.tenant.as_str(), "other"),
+        (victim.namespace.as_str(), "mounted"),
+        ("longshore-system", "mounted"),
+        ("kube-system", "mounted"),
+    ] {
+        forbidden(namespace, own(namespace).get(name).await);
+        forbidden(namespace, maps(namespace).get(name).await);
+        forbidden(namespace, own(namespace).list(&ListParams::default()).await);
+        forbidden(namespace, maps(namespace).list(&ListParams::default()).await);
+    }
+    forbidden("all Secrets", Api::<Secret>::all(attacker.node.clone()).list(&ListParams::default()).await);
+    // Kubernetes gives the Services of the cluster to every node; EndpointSlices go to the identity of kube-proxy only.
+    Api::<Service>::all(attacker.node.clone()).list(&ListParams::default()).await.unwrap();
+    let slices = Api::<EndpointSlice>::all(attacker.node.clone()).list(&ListParams::default()).await;
+    forbidden("all EndpointSlices", slices);
+    drop(pods.delete("own", &DeleteParams::default().grace_period(0)).await);
+}

@@ -1,0 +1,84 @@
+//! Policies for the placement of pods on tenants' nodes: pods of others never run there, whatever taints they tolerate.
+//!
+//! `longshore-tenant-node-placement`: a pod is bound to a tenant's node, or created with its name, only in the namespaces of the tenant. Two
+//! exceptions: the node's own mirror pods (`super::nodes` limits those), and pods of DaemonSets that an administrator of the cluster allowed by name
+//! in an annotation of their namespace ([`ALLOWED`]). `longshore-older-node-placement` is its twin for nodes whose names have no prefix.
+//!
+//! The binding is refused, not the creation of a DaemonSet's pod: a DaemonSet controller stops at the first refused pod of a round and backs off, so that
+//! other nodes would wait for their pods. A pod that is not bound has no node, and a node reads nothing of it.
+//!
+//! The list is an annotation and not a parameter of the policy. With a parameter that is missing, Kubernetes either skips the policy or refuses every
+//! pod of the cluster. A Binding names no owner, so a DaemonSet's pod is recognised by its name, which only those choose who write in that namespace.
+
+use kube_types::SYSTEM_NAMESPACE;
+use kube_types::marks::{TENANT, WORKSPACE};
+use serde_json::{Value, json};
+
+use super::nodes::{condition, of_tenants, policy};
+use crate::edge::names::NAMES;
+
+/// The annotation of a namespace that names its DaemonSets, separated by commas, that may have pods on tenants' nodes.
+const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
+
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let has_target = condition(
+        "has-a-node",
+        "has(object.target) || (has(object.spec) && has(object.spec.nodeName) && object.spec.nodeName != '')",
+    );
+    let variables = |tenant: &str| {
+        json!([
+            // A real API server shows the Binding, the embedded one the pod as it is bound.
+            { "name": "node", "expression": "has(object.target) ? (has(object.target.name) ? object.target.name : '') : object.spec.nodeName" },
+            { "name": "tenant", "expression": tenant },
+            { "name": "pod", "expression": "has(object.metadata.name) ? object.metadata.name : ''" },
+        ])
+    };
+    let by_name =
+        variables("variables.node.matches('^u[a-z2-7]{10}-') ? variables.node.substring(0, 11) : ''");
+    let by_params = variables(
+        "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''",
+    );
+    let mut all = Vec::new();
+    all.extend(policy(
+        "longshore-tenant-node-placement",
+        &rules(),
+        &has_target,
+        &by_name,
+        &of_tenants(placed()),
+    ));
+    let [mut older, mut binding] =
+        policy("longshore-older-node-placement", &rules(), &has_target, &by_params, &of_tenants(placed()));
+    older["spec"]["paramKind"] = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
+    binding["spec"]["paramRef"] =
+        json!({ "name": NAMES, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
+    all.extend([older, binding]);
+    all
+}
+
+fn rules() -> Value {
+    let rule = |operations: &[&str], resources: &[&str]| json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources, "scope": "Namespaced" });
+    // A binding is the creation of a Binding; to the embedded cluster it is an update of the pod.
+    json!([rule(&["CREATE"], &["pods", "bindings"]), rule(&["CREATE", "UPDATE"], &["pods/binding"])])
+}
+
+fn placed() -> Value {
+    let labels = "namespaceObject.metadata.labels";
+    let own =
+        format!("(has({labels}) && '{TENANT}' in {labels} && {labels}['{TENANT}'] == variables.tenant)");
+    let mirrored = "request.userInfo.username == 'system:node:' + variables.node";
+    let annotations = "namespaceObject.metadata.annotations";
+    let allowed = format!(
+        "((!has({labels}) || !('{WORKSPACE}' in {labels})) && has({annotations}) && '{ALLOWED}' in {annotations} && \
+         variables.pod.matches('^.+-[a-z0-9]{{5}}$') && \
+         variables.pod.substring(0, size(variables.pod) - 6) in {annotations}['{ALLOWED}'].split(','))"
+    );
+    json!([{
+        "expression": format!("{own} || {mirrored} || {allowed}"),
+        "message": format!(
+            "this is the node of a tenant: only pods in the namespaces of the tenant run there; an administrator of the cluster can allow a DaemonSet \
+             by its name in the annotation {ALLOWED} of its namespace"
+        ),
+        "reason": "Forbidden",
+    }])
+}
