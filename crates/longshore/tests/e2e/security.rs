@@ -4,13 +4,14 @@
 //! ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests ([`traffic`]), floods of frames ([`floods`]),
 //! hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes stored
 //! ([`storage_budget`]), members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process
-//! ([`storage`]).
+//! ([`storage`]). Several hostile tenants at once: [`hostile_load`].
 
 mod access;
 mod chaos;
 mod charts;
 mod controllers;
 mod floods;
+mod hostile_load;
 mod identities;
 mod names;
 mod nodes;

@@ -16,7 +16,7 @@ use crate::target::Cluster;
 const MOST_MEMORY: u64 = 1 << 30;
 
 /// A chart of these files, as names and texts.
-type Files = Vec<(&'static str, String)>;
+pub type Files = Vec<(&'static str, String)>;
 
 const SUB: (&str, &str) = ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n");
 
@@ -25,7 +25,7 @@ fn chart_yaml(dependencies: &str) -> (&'static str, String) {
 }
 
 /// One table of 20,000 keys, imported to 3,000 places.
-fn imports() -> Files {
+pub fn imports() -> Files {
     let imports: Vec<_> = (0..3_000).map(|n| format!("{{child: x, parent: p{n}}}")).collect();
     let table = (0..20_000).fold("x:\n".to_owned(), |mut table, n| {
         let _ = writeln!(table, "  k{n}: 1");
@@ -37,7 +37,7 @@ fn imports() -> Files {
 }
 
 /// 30,000 values that are none of 10,000 choices, which each failure repeats.
-fn choices() -> Files {
+pub fn choices() -> Files {
     let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
     let schema = format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","));
     let values = format!("list: [{}]\n", vec!["x"; 30_000].join(","));

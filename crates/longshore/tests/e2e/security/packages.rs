@@ -18,7 +18,7 @@ use crate::request::{Answer, get, send, with};
 use crate::target::{Cluster, only_on_embedded};
 
 /// Archives of charts with much in them.
-mod bytes_of_a_chart {
+pub mod bytes_of_a_chart {
     use helm_chart::{File, Loader, archive};
     use helm_template::profile::Profile;
 
@@ -131,7 +131,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
 }
 
 /// An index of many megabytes, packed. A dense one takes many times its size once it is parsed.
-fn index(dense: bool) -> Vec<u8> {
+pub fn index(dense: bool) -> Vec<u8> {
     let text = if dense {
         let numbers = "0,".repeat((2 << 20) - 1024);
         format!(
@@ -153,7 +153,7 @@ fn index(dense: bool) -> Vec<u8> {
 }
 
 /// Serves these indexes on loopback, the second below `/dense`, until the test ends.
-fn serve(plain: Vec<u8>, dense: Vec<u8>) -> String {
+pub fn serve(plain: Vec<u8>, dense: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -1,0 +1,433 @@
+//! The attacks of four hostile tenants. Each is a loop that ends at a given time or with its server, whatever the server answers;
+//! what it answered is counted in a [`Tally`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{sleep, timeout};
+
+use crate::platform::Person;
+use crate::program::Server;
+use crate::releases::charts::keep;
+use crate::security::charts::{choices, imports};
+use crate::security::packages::bytes_of_a_chart::repeated;
+use crate::security::traffic::RawClient;
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const OWN: &str = "/apis/longshore.dev/v1alpha1";
+/// An answer that takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two rounds of an attack whose requests are refused at once: the attackers share their processors with the server.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How often each attack got each status code; 0 is an answer that did not come.
+#[derive(Clone, Default)]
+pub struct Tally(Arc<Mutex<BTreeMap<(&'static str, u16), u64>>>);
+
+impl Tally {
+    fn add(&self, attack: &'static str, code: u16) {
+        *self.0.lock().unwrap().entry((attack, code)).or_default() += 1;
+    }
+
+    /// The number of requests of an attack that were answered with one of these codes.
+    pub fn answered(&self, attack: &str, codes: &[u16]) -> u64 {
+        let counts = self.0.lock().unwrap();
+        counts
+            .iter()
+            .filter(|((name, code), _)| *name == attack && codes.contains(code))
+            .map(|(_, n)| n)
+            .sum()
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = self.0.lock().unwrap();
+        counts.iter().try_for_each(|((attack, code), count)| write!(f, "{attack} {code}: {count}, "))
+    }
+}
+
+/// A hostile tenant on a running server.
+#[derive(Clone)]
+pub struct Attacker {
+    pub namespace: String,
+    /// Of its account on the platform's port.
+    pub token: String,
+    /// With its own rights, without retries.
+    pub kube: kube::Client,
+    pub platform: kube::Client,
+    pub until: Instant,
+    pub tally: Tally,
+}
+
+struct Answered {
+    code: u16,
+    headers: HeaderMap,
+}
+
+impl Attacker {
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    /// Sends and reads the answer. A server that is gone, or says nothing, answers with the code 0.
+    async fn send(&self, attack: &'static str, client: &kube::Client, request: Request<Vec<u8>>) -> Answered {
+        let answered = timeout(PATIENCE, async {
+            let (parts, body) = client.send(request.map(Body::from)).await.ok()?.into_parts();
+            body.collect().await.ok()?;
+            Some(Answered { code: parts.status.as_u16(), headers: parts.headers })
+        });
+        let none = Answered { code: 0, headers: HeaderMap::new() };
+        let answered = answered.await.ok().flatten().unwrap_or(none);
+        self.tally.add(attack, answered.code);
+        if !matches!(answered.code, 200 | 201) {
+            sleep(PAUSE).await;
+        }
+        answered
+    }
+
+    /// To the Kubernetes port.
+    async fn kube(
+        &self,
+        attack: &'static str,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: impl Into<Vec<u8>>,
+    ) -> u16 {
+        let request = Request::builder().method(method).uri(path).header("content-type", media);
+        self.send(attack, &self.kube, request.body(body.into()).unwrap()).await.code
+    }
+
+    /// To the platform's port.
+    async fn api(
+        &self,
+        attack: &'static str,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: Vec<u8>,
+    ) -> Answered {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/longshore/v1/{path}"))
+            .header("authorization", format!("Bearer {}", self.token))
+            .header("content-type", media);
+        self.send(attack, &self.platform, request.body(body).unwrap()).await
+    }
+
+    fn collection(&self, api: &str, resource: &str) -> String {
+        format!("{api}/namespaces/{}/{resource}", self.namespace)
+    }
+}
+
+// The first tenant stores as much as it can.
+
+/// ConfigMaps that were acknowledged and not deleted since.
+pub type Stored = Arc<Mutex<BTreeSet<String>>>;
+
+/// A kind that tenants store: its collection, and an object without a name.
+fn hoards(attacker: &Attacker) -> Vec<(String, Value)> {
+    let text = |bytes: usize| "x".repeat(bytes);
+    let container = json!({"name": "a", "image": "a", "env": [{"name": "A", "value": text(1_200_000)}]});
+    let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}});
+    let selector = json!({"matchLabels": {"app": "a"}});
+    let rules: Vec<_> = (0..4_000)
+        .map(|n| json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"], "resourceNames": [format!("m{n}")]}))
+        .collect();
+    let about = json!({"kind": "Pod", "name": "a", "namespace": attacker.namespace});
+    vec![
+        (attacker.collection("/api/v1", "configmaps"), json!({"data": {"x": text(900_000)}})),
+        (attacker.collection("/api/v1", "secrets"), json!({"stringData": {"x": text(900_000)}})),
+        (
+            attacker.collection("/apis/apps/v1", "deployments"),
+            json!({"spec": {"replicas": 0, "selector": selector, "template": template}}),
+        ),
+        (
+            attacker.collection(OWN, "helmreleases"),
+            json!({"spec": {"name": "a", "source": {"repo": "none"}, "values": format!("x: {}\n", text(900_000))}}),
+        ),
+        (
+            attacker.collection("/api/v1", "events"),
+            json!({"involvedObject": about, "message": text(900), "reason": "a", "type": "Normal"}),
+        ),
+        (attacker.collection("/apis/rbac.authorization.k8s.io/v1", "roles"), json!({"rules": rules})),
+        (
+            attacker.collection("/apis/coordination.k8s.io/v1", "leases"),
+            json!({"metadata": {"annotations": {"x": text(250_000)}}}),
+        ),
+    ]
+}
+
+/// Creates objects of every kind until it is refused, and then goes on in the place of others that it deletes.
+pub async fn store(attacker: Attacker, stored: Stored, phase: usize) {
+    let hoards = hoards(&attacker);
+    let worker = async |worker: usize| {
+        for number in 0_usize.. {
+            let (path, object) = &hoards[number % hoards.len()];
+            let (name, mut object) = (format!("h{phase}-{worker}-{number}"), object.clone());
+            object["metadata"]["name"] = name.clone().into();
+            if object["spec"]["name"].is_string() {
+                object["spec"]["name"] = name.clone().into();
+            }
+            let is_map = path.ends_with("/configmaps");
+            match attacker.kube("store", Method::POST, path, JSON, object.to_string()).await {
+                201 if is_map => _ = stored.lock().unwrap().insert(name),
+                403 if is_map => {
+                    let oldest = stored.lock().unwrap().pop_first();
+                    if let Some(oldest) = oldest {
+                        let path = format!("{path}/{oldest}");
+                        attacker.kube("store: delete", Method::DELETE, &path, JSON, "").await;
+                    }
+                }
+                _ => {}
+            }
+            if attacker.is_over() {
+                return;
+            }
+        }
+    };
+    join_all((0..4).map(worker)).await;
+}
+
+// The second tenant has hundreds of broken releases.
+
+fn chart(templates: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("Chart.yaml", "apiVersion: v2\nname: evil\nversion: 1.0.0\n".to_owned()),
+        ("templates/a.yaml", templates.to_owned()),
+    ]
+}
+
+/// Releases that hang, fail, and take as much of the processor and the memory as they get.
+fn broken() -> Vec<Vec<(&'static str, String)>> {
+    let hanging = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: \"{{ .Release.Name }}\"}\nspec:\n  \
+        selector: {matchLabels: {app: a}}\n  template:\n    metadata: {labels: {app: a}}\n    \
+        spec: {nodeSelector: {none: such}, containers: [{name: a, image: a}]}\n";
+    let hook = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: \"{{ .Release.Name }}\"\n  \
+        annotations: {helm.sh/hook: pre-install}\nspec:\n  template:\n    \
+        spec: {restartPolicy: Never, schedulerName: nobody, containers: [{name: a, image: a}]}\n";
+    vec![
+        chart(hanging),
+        chart(hook),
+        chart("{{ fail \"no\" }}"),
+        chart("kind: None\napiVersion: no.such.group/v1\nmetadata: {name: a}\n"),
+        chart("{{ range until 60 }}{{ $x := fromToml (repeat 300000 \"[[a]]\\n\") }}{{ end }}"),
+        chart("{{ range until 20 }}{{ $x := genPrivateKey \"rsa\" }}{{ end }}"),
+        chart("{{ range until 100 }}{{ $x := shuffle (repeat 1000000 \"ab\") }}{{ end }}"),
+        chart("{{ range until 100000 }}{{ $x := tpl \"{{ .Values | toYaml | fromYaml }}\" $ }}{{ end }}"),
+        chart(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata: {x: {{ repeat 8000000 \"x\" }}}\n",
+        ),
+        imports(),
+        choices(),
+    ]
+}
+
+/// Uploads the broken charts; returns the names of the packages.
+pub async fn broken_packages(server: &Server, person: &Person) -> Vec<String> {
+    let mut packages = Vec::new();
+    for files in broken() {
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        packages.push(keep(server, person, &person.id, &files).await);
+    }
+    packages
+}
+
+/// Creates releases of broken charts as long as the quota admits them, and lets each reconcile again and again.
+pub async fn releases(attacker: Attacker, packages: Vec<String>) {
+    let path = attacker.collection(OWN, "helmreleases");
+    let copies: Vec<_> =
+        (0..12).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/k{n}")})).collect();
+    let patches = json!([{"patch": Value::from(copies).to_string(), "target": {"kind": "ConfigMap"}}]);
+    let worker = async |worker: usize| {
+        for number in (worker..).step_by(4) {
+            let name = format!("broken-{}", number % 600);
+            let spec = json!({
+                "name": name, "source": {"package": packages[number % packages.len()]}, "interval": "30s",
+                "options": {"wait": true, "timeout": "1h"}, "patches": patches, "remediation": {"retries": 0},
+            });
+            let object = json!({
+                "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name}, "spec": spec,
+            });
+            let code = attacker.kube("releases", Method::POST, &path, JSON, object.to_string()).await;
+            if code != 201 {
+                let change = json!({"spec": {"values": format!("again: {number}\n")}}).to_string();
+                let path = format!("{path}/broken-{}", number % 97);
+                attacker.kube("releases: change", Method::PATCH, &path, MERGE, change).await;
+            }
+            if attacker.is_over() {
+                return;
+            }
+        }
+    };
+    join_all((0..4).map(worker)).await;
+}
+
+// The third tenant uploads packages and lets indexes be fetched.
+
+/// A package that is small and unpacks to 40 MiB.
+pub fn package_bomb() -> Vec<u8> {
+    repeated("bomb", 40 << 20)
+}
+
+/// 40 uploads and 40 fetches of a large index at once, in rounds.
+pub async fn packages(attacker: Attacker, repository: String, archive: Vec<u8>) {
+    let upload = async |_| {
+        let path = format!("packages?ws={}", attacker.namespace);
+        attacker.api("uploads", Method::POST, &path, "application/gzip", archive.clone()).await;
+    };
+    let fetch = async |n: usize| {
+        let dense = if n.is_multiple_of(2) { "" } else { "/dense" };
+        let url = format!("{repository}{dense}");
+        let body = json!({"name": format!("r{n}"), "workspace": attacker.namespace, "url": url}).to_string();
+        let made = attacker.api("indexes", Method::POST, "repos", JSON, body.into_bytes()).await;
+        let Some(location) = made.headers.get("location").and_then(|to| to.to_str().ok()) else { return };
+        let path = location.trim_start_matches("/api/longshore/v1/");
+        attacker.api("indexes: delete", Method::DELETE, path, JSON, Vec::new()).await;
+    };
+    while !attacker.is_over() {
+        futures::join!(join_all((0..40).map(upload)), join_all((0..40).map(fetch)));
+    }
+}
+
+// The fourth tenant sends requests that cost much, and does not read answers.
+
+/// A JSON patch that moves the first element of a long list to its end, thousands of times.
+fn patch_bomb() -> String {
+    let list = vec!["0"; 900_000].join(",");
+    let mut patch = format!(r#"[{{"op":"add","path":"/data","value":[{list}]}}"#);
+    for _ in 0..9_900 {
+        let _ = write!(patch, r#",{{"op":"move","from":"/data/0","path":"/data/899999"}}"#);
+    }
+    patch + "]"
+}
+
+/// Objects with one long list each, and their collections.
+fn long_lists(attacker: &Attacker) -> Vec<(String, String)> {
+    let pod = |field: &str, list: Vec<Value>| {
+        let mut pod =
+            json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
+        *pod.pointer_mut("/spec").unwrap() = {
+            let mut spec = pod["spec"].clone();
+            if field == "ports" {
+                spec["containers"][0]["ports"] = list.into();
+            } else {
+                spec[field] = list.into();
+            }
+            spec
+        };
+        (format!("{}?dryRun=All", attacker.collection("/api/v1", "pods")), pod.to_string())
+    };
+    let ports = (0..60_000).map(|n| json!({"containerPort": n + 1}));
+    let gates = (0..100_000).map(|n| json!({"name": format!("a/{n}")}));
+    let secrets = (0..100_000).map(|n| json!({"name": format!("s{n}")}));
+    let of_service: Vec<_> = (0..60_000).map(|n| json!({"name": format!("p{n}"), "port": n + 1})).collect();
+    let service = json!({"metadata": {"name": "a"}, "spec": {"ports": of_service}});
+    vec![
+        pod("ports", ports.collect()),
+        pod("schedulingGates", gates.collect()),
+        pod("imagePullSecrets", secrets.collect()),
+        (format!("{}?dryRun=All", attacker.collection("/api/v1", "services")), service.to_string()),
+    ]
+}
+
+/// The bodies of costly requests, with their paths.
+#[derive(Clone)]
+pub struct Bodies {
+    bomb: String,
+    lists: Vec<(String, String)>,
+    constrained: String,
+}
+
+impl Bodies {
+    /// For a tenant with this namespace, which gets ConfigMaps that make a long list.
+    pub async fn prepare(attacker: &Attacker) -> Self {
+        let maps = attacker.collection("/api/v1", "configmaps");
+        for n in 0..20 {
+            let map =
+                json!({"metadata": {"name": format!("m{n}")}, "data": {"x": "line: x\n".repeat(112_000)}});
+            attacker.kube("prepare", Method::POST, &maps, JSON, map.to_string()).await;
+        }
+        Self { bomb: patch_bomb(), lists: long_lists(attacker), constrained: constrained() }
+    }
+}
+
+/// A Deployment with thousands of spread constraints.
+fn constrained() -> String {
+    let labels = json!({"app": "a"});
+    let constraint = |n: usize| {
+        json!({"maxSkew": 1, "topologyKey": format!("k{n}"), "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": labels}})
+    };
+    let spec = json!({"topologySpreadConstraints": (0..6_000).map(constraint).collect::<Vec<_>>(),
+        "containers": [{"name": "a", "image": "a"}]});
+    let template = json!({"metadata": {"labels": labels}, "spec": spec});
+    let deployment = json!({"metadata": {"name": "constrained"},
+        "spec": {"replicas": 10, "selector": {"matchLabels": labels}, "template": template}});
+    deployment.to_string()
+}
+
+pub async fn requests(attacker: Attacker, bodies: Bodies, raw: RawClient, kube_token: String) {
+    let maps = attacker.collection("/api/v1", "configmaps");
+    let bombs = async |n: usize| {
+        let path = format!("{maps}/m{n}");
+        while !attacker.is_over() {
+            attacker.kube("patch bombs", Method::PATCH, &path, JSON_PATCH, bodies.bomb.clone()).await;
+        }
+    };
+    let lists = async {
+        for (path, body) in bodies.lists.iter().cycle() {
+            attacker.kube("long lists", Method::POST, path, JSON, body.clone()).await;
+            if attacker.is_over() {
+                return;
+            }
+        }
+    };
+    let roles = async {
+        let path = attacker.collection("/apis/rbac.authorization.k8s.io/v1", "roles");
+        for number in 0_usize.. {
+            let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"],
+                "resourceNames": [format!("m{number}")]});
+            let changing = json!({"metadata": {"name": "turning"}, "rules": vec![rule; 500]}).to_string();
+            let (method, path) = match number {
+                0 => (Method::POST, path.clone()),
+                _ => (Method::PUT, format!("{path}/turning")),
+            };
+            attacker.kube("roles", method, &path, JSON, changing).await;
+            if attacker.is_over() {
+                return;
+            }
+        }
+    };
+    let path = attacker.collection("/apis/apps/v1", "deployments");
+    attacker.kube("constraints", Method::POST, &path, JSON, bodies.constrained).await;
+    let unread = async {
+        while !attacker.is_over() {
+            let mut held = Vec::new();
+            for _ in 0..80 {
+                let Ok(mut stream) = raw.connect().await else { break };
+                let list_request = format!(
+                    "GET {maps} HTTP/1.1\r\nhost: a\r\naccept: application/yaml\r\nauthorization: Bearer {kube_token}\r\n\r\n"
+                );
+                let sent = stream.write_all(list_request.as_bytes()).await.and(stream.flush().await);
+                attacker.tally.add("unread answers", if sent.is_ok() { 200 } else { 0 });
+                held.push(stream);
+            }
+            // Longer than the server waits for a client that reads nothing, if the attack goes on for so long.
+            let rest = attacker.until.saturating_duration_since(Instant::now());
+            sleep(rest.min(Duration::from_secs(35))).await;
+        }
+    };
+    futures::join!(join_all((0..4).map(bombs)), lists, roles, unread);
+}
