@@ -250,7 +250,7 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
                 Some(seen) => {
                     fresh = fresh.saturating_add(usize::from(
                         index_of(pod).is_some_and(|index| !seen.known.has(index)),
-                    ))
+                    ));
                 }
                 None if !before.succeeded.contains(uid) => status.uncounted().succeeded.push(uid.clone()),
                 None => {}
