@@ -61,6 +61,9 @@ impl Level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow(u64);
 
+/// A level or pool that starves for this long is unhealthy: no request or piece of work takes so long by itself.
+pub const STARVED_AFTER: Duration = Duration::from_mins(1);
+
 /// Limits of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -196,6 +199,19 @@ impl Governor {
     /// Counts a long-running request for as long as the guard lives.
     pub fn stream(&self, level: Level, flow: Flow) -> Result<Stream, Rejected> {
         self.of(level).streams.open(flow)
+    }
+
+    /// How long a level has been starving: all its seats are taken, requests wait, and no seat becomes free.
+    pub fn starving_for(&self, level: Level) -> Option<Duration> {
+        self.of(level).seats.starving_for()
+    }
+
+    /// The levels that have been starving for [`STARVED_AFTER`] or longer. Not [`Level::Anonymous`]: callers without credentials must not be
+    /// able to make the process unready.
+    pub fn starved(&self) -> Vec<(Level, Duration)> {
+        let levels = [Level::Platform, Level::Authenticated].into_iter();
+        let starving = levels.filter_map(|level| Some((level, self.starving_for(level)?)));
+        starving.filter(|(_, lasting)| *lasting >= STARVED_AFTER).collect()
     }
 
     fn of(&self, level: Level) -> &Budgets {

@@ -1,5 +1,7 @@
 //! Totals per level for Prometheus. Flows have no label: callers could multiply the series.
 
+use std::time::Duration;
+
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -27,10 +29,15 @@ impl std::fmt::Debug for Governor {
     }
 }
 
+/// Whole seconds, 0 for none.
+fn seconds(lasting: Option<Duration>) -> u64 {
+    lasting.map_or(0, |lasting| lasting.as_secs())
+}
+
 type Read = fn(&Governor, Level) -> u64;
 
 /// Name, help, whether it only grows, and where it is read.
-const SERIES: [(&str, &str, bool, Read); 7] = [
+const SERIES: [(&str, &str, bool, Read); 8] = [
     ("governor_seats_used", "Requests being executed", false, |g, l| g.of(l).seats.usage().used as u64),
     ("governor_seats_queued", "Requests waiting for a seat", false, |g, l| {
         g.of(l).seats.usage().queued as u64
@@ -38,6 +45,12 @@ const SERIES: [(&str, &str, bool, Read); 7] = [
     ("governor_seats_rejected", "Requests refused for want of a seat", true, |g, l| {
         g.of(l).seats.usage().rejected
     }),
+    (
+        "governor_seats_starving_seconds",
+        "How long all seats have been taken while requests waited and none became free",
+        false,
+        |g, l| seconds(g.starving_for(l)),
+    ),
     ("governor_bytes_held", "Bytes held on behalf of callers", false, |g, l| g.of(l).bytes.usage().held),
     ("governor_bytes_rejected", "Requests refused for want of memory", true, |g, l| {
         g.of(l).bytes.usage().rejected
@@ -70,31 +83,37 @@ impl Collector for GovernorCollector {
 
 type ReadWork = fn(&WorkPool) -> u64;
 
-/// Reads a pool at each scrape; `pool` is its only label.
+/// Reads pools at each scrape; `pool` is their only label. A registry has one collector for all its pools: each family is described once.
 pub struct WorkCollector {
-    name: &'static str,
-    pool: WorkPool,
+    pools: Vec<(&'static str, WorkPool)>,
 }
 
 impl WorkCollector {
-    pub fn new(name: &'static str, pool: WorkPool) -> Self {
-        Self { name, pool }
+    pub fn new(pools: Vec<(&'static str, WorkPool)>) -> Self {
+        Self { pools }
     }
 }
 
 impl std::fmt::Debug for WorkCollector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkCollector").field("name", &self.name).finish_non_exhaustive()
+        let names: Vec<&str> = self.pools.iter().map(|(name, _)| *name).collect();
+        f.debug_struct("WorkCollector").field("pools", &names).finish_non_exhaustive()
     }
 }
 
 /// Name, help, whether it only grows, and where it is read.
-const WORK_SERIES: [(&str, &str, bool, ReadWork); 5] = [
+const WORK_SERIES: [(&str, &str, bool, ReadWork); 6] = [
     ("governor_work_running", "CPU-heavy work being done", false, |pool| pool.slots().used as u64),
     ("governor_work_queued", "CPU-heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),
     ("governor_work_rejected", "CPU-heavy work refused for want of a slot", true, |pool| {
         pool.slots().rejected
     }),
+    (
+        "governor_work_starving_seconds",
+        "How long all slots have been taken while work waited and none became free",
+        false,
+        |pool| seconds(pool.starving_for()),
+    ),
     ("governor_work_bytes_held", "Bytes reserved for CPU-heavy work", false, |pool| pool.bytes().held),
     ("governor_work_bytes_rejected", "CPU-heavy work refused for want of memory", true, |pool| {
         pool.bytes().rejected
@@ -106,13 +125,15 @@ impl Collector for WorkCollector {
         for (name, help, is_counter, read) in WORK_SERIES {
             let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
             let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-            let labels = [("pool", self.name)];
-            let series = family.encode_family(&labels)?;
-            let value = read(&self.pool);
-            if is_counter {
-                ConstCounter::new(value).encode(series)?;
-            } else {
-                ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
+            for (name, pool) in &self.pools {
+                let labels = [("pool", *name)];
+                let series = family.encode_family(&labels)?;
+                let value = read(pool);
+                if is_counter {
+                    ConstCounter::new(value).encode(series)?;
+                } else {
+                    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(series)?;
+                }
             }
         }
         Ok(())
@@ -121,9 +142,12 @@ impl Collector for WorkCollector {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use prometheus_client::registry::Registry;
 
     use super::*;
+    use crate::work::WorkLimits;
 
     #[tokio::test]
     async fn totals_have_the_level_as_their_only_label() {
@@ -139,5 +163,29 @@ mod tests {
         assert!(text.contains("governor_bytes_held{level=\"platform\"} 7\n"), "{text}");
         assert!(text.contains("governor_seats_rejected_total{level=\"anonymous\"} 0\n"), "{text}");
         assert!(!text.contains("jane"));
+    }
+
+    #[test]
+    fn pools_share_one_description_of_each_family() {
+        let limits = WorkLimits {
+            slots: 1,
+            slots_per_flow: 1,
+            queue: 1,
+            queue_per_flow: 1,
+            wait: Duration::from_secs(1),
+            bytes: 1,
+            bytes_per_flow: 1,
+        };
+        let pools = ["kubernetes", "charts"].map(|name| (name, WorkPool::new(&limits)));
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(WorkCollector::new(pools.into())));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let described: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+        let distinct: HashSet<&str> = described.iter().copied().collect();
+        assert_eq!(described.len(), distinct.len(), "{text}");
+        for pool in ["kubernetes", "charts"] {
+            assert!(text.contains(&format!("governor_work_running{{pool=\"{pool}\"}} 0\n")), "{text}");
+        }
     }
 }

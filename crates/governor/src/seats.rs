@@ -5,6 +5,9 @@
 //! first request has waited longest.
 //!
 //! Invariant: while a flow waits that holds less than its share, no seat is free.
+//!
+//! A level starves while all its seats are taken, requests wait or are refused, and no seat becomes free. A flow that waits for its own
+//! share starves nobody else and does not count.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::{Flow, Limits, Rejected};
 
@@ -38,6 +42,8 @@ pub struct SeatUsage {
 struct State {
     usage: SeatUsage,
     arrivals: u64,
+    /// Since when all seats have been taken and requests waited or were refused, without a seat becoming free.
+    starving_since: Option<Instant>,
     /// Flows that hold a seat or wait for one.
     flows: HashMap<Flow, FlowState>,
 }
@@ -82,6 +88,11 @@ impl Seats {
         self.state.lock().usage
     }
 
+    /// How long the level has been starving.
+    pub fn starving_for(&self) -> Option<Duration> {
+        self.state.lock().starving_since.map(|since| since.elapsed())
+    }
+
     pub(crate) async fn acquire(self: &Arc<Self>, flow: Flow) -> Result<Seat, Rejected> {
         let Some(mut place) = self.take_or_queue(flow)? else {
             return Ok(Seat { seats: self.clone(), flow });
@@ -104,6 +115,9 @@ impl Seats {
             state.usage.used += 1;
             state.flows.entry(flow).or_default().held += 1;
             return Ok(None);
+        }
+        if state.usage.used >= self.limit {
+            state.starving_since.get_or_insert_with(Instant::now);
         }
         let full = if waiting >= self.queue_per_flow {
             Some(Rejected::FlowQueueFull(self.queue_per_flow))
@@ -131,6 +145,8 @@ impl Seats {
             state.flows.remove(&flow);
         }
         self.dispatch(&mut state);
+        let is_starving = state.usage.queued > 0 && state.usage.used >= self.limit;
+        state.starving_since = is_starving.then(Instant::now);
     }
 
     fn dispatch(&self, state: &mut State) {
@@ -302,6 +318,55 @@ mod tests {
             })
         })
         .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn level_starves_from_the_first_waiter_until_a_seat_is_free() {
+        let seats = seats(2, 2, 10, 10);
+        let mut held = vec![seats.acquire(Flow(1)).await.unwrap()];
+        assert_eq!(seats.starving_for(), None);
+        held.push(seats.acquire(Flow(1)).await.unwrap());
+        assert_eq!(seats.starving_for(), None, "nobody waits");
+        // Waiting ends after a second; the seats are still taken.
+        assert!(seats.acquire(Flow(2)).await.is_err());
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(seats.acquire(Flow(3)).await.is_err());
+        let lasting = seats.starving_for().unwrap();
+        assert!((11..12).contains(&lasting.as_secs()), "{lasting:?}");
+        let waiting = tokio::spawn({
+            let seats = seats.clone();
+            async move { seats.acquire(Flow(2)).await }
+        });
+        settle().await;
+        drop(held.pop());
+        assert_eq!(seats.starving_for(), None, "a seat became free, and nobody else waits");
+        drop((waiting.await.unwrap().unwrap(), held));
+        assert_eq!(seats.starving_for(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flow_that_waits_for_its_own_share_does_not_starve_its_level() {
+        let seats = seats(2, 1, 10, 10);
+        let _held = seats.acquire(Flow(1)).await.unwrap();
+        assert!(seats.acquire(Flow(1)).await.is_err());
+        assert_eq!(seats.starving_for(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn governor_names_levels_that_starve_for_longer_than_the_threshold() {
+        let governor = Governor::default();
+        let limits = LevelLimits::default().0;
+        for level in [Level::Authenticated, Level::Anonymous] {
+            let limits = limits[level.index()];
+            for user in 0..limits.seats {
+                std::mem::forget(governor.seat(level, governor.flow(user)).await.unwrap());
+            }
+            assert!(governor.seat(level, governor.flow("late")).await.is_err());
+        }
+        assert_eq!(governor.starved(), []);
+        tokio::time::advance(crate::STARVED_AFTER).await;
+        let starved: Vec<Level> = governor.starved().into_iter().map(|(level, _)| level).collect();
+        assert_eq!(starved, [Level::Authenticated], "callers without credentials cannot end readiness");
     }
 
     #[tokio::test]

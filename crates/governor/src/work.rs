@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 
 use crate::bytes::{ByteBudget, ByteUsage, Reserved};
 use crate::seats::{Seat, SeatUsage, Seats};
-use crate::{Flow, Limits, Rejected};
+use crate::{Flow, Limits, Rejected, STARVED_AFTER};
 
 /// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +232,16 @@ impl WorkPool {
         }
     }
 
+    /// How long all slots have been taken while work waited and no slot became free.
+    pub fn starving_for(&self) -> Option<Duration> {
+        self.seats.starving_for()
+    }
+
+    /// The same if it is [`STARVED_AFTER`] or longer.
+    pub fn starved(&self) -> Option<Duration> {
+        self.starving_for().filter(|lasting| *lasting >= STARVED_AFTER)
+    }
+
     pub fn slots(&self) -> SeatUsage {
         self.seats.usage()
     }
@@ -283,6 +293,17 @@ mod tests {
         assert_eq!(first.await.unwrap(), Ok(true));
         assert_eq!(second.await.unwrap(), Ok(()));
         assert_eq!((pool.slots().used, pool.bytes().held), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pool_starves_while_its_slots_are_stuck() {
+        let pool = pool(1);
+        let stuck = pool.admit(pool.flow("stuck"), 0).await.unwrap();
+        // Waits for as long as the pool allows, a minute.
+        assert!(pool.admit(pool.flow("other"), 0).await.is_err());
+        assert!(pool.starved() >= Some(DEADLINE));
+        drop(stuck);
+        assert_eq!((pool.starving_for(), pool.starved()), (None, None));
     }
 
     #[tokio::test]

@@ -226,13 +226,21 @@ impl Cluster {
         cluster.refresh_registry();
         let (health, metrics) = (cluster.inner.health.clone(), cluster.inner.metrics.clone());
         let weak = WeakCluster(Arc::downgrade(&cluster.inner));
-        tokio::spawn(supervise(health.clone(), metrics.clone(), "crds".to_owned(), move || {
-            follow_crds(weak.clone())
+        let is_stopped = {
+            let weak = weak.clone();
+            move || weak.upgrade().is_none_or(|cluster| *cluster.inner.stopping.borrow())
+        };
+        let (stopped, crds) = (is_stopped.clone(), weak.clone());
+        tokio::spawn(supervise(health.clone(), metrics.clone(), "crds".to_owned(), stopped, move || {
+            follow_crds(crds.clone())
         }));
-        let weak = WeakCluster(Arc::downgrade(&cluster.inner));
-        tokio::spawn(supervise(health.clone(), metrics.clone(), "access".to_owned(), move || {
-            follow_access(weak.clone())
-        }));
+        tokio::spawn(supervise(
+            health.clone(),
+            metrics.clone(),
+            "access".to_owned(),
+            is_stopped,
+            move || follow_access(weak.clone()),
+        ));
         let control = control::start(control::Context {
             health,
             metrics,
@@ -384,6 +392,15 @@ impl Cluster {
     /// Where CPU-heavy work is done.
     pub fn pool(&self) -> &WorkPool {
         &self.inner.pool
+    }
+
+    /// The levels and pools that starve (`governor::STARVED_AFTER`), described. Empty when all requests are served in time.
+    pub fn starved(&self) -> Vec<String> {
+        let levels = self.inner.governor.starved().into_iter();
+        let levels =
+            levels.map(|(level, lasting)| format!("level {} for {} s", level.name(), lasting.as_secs()));
+        let pool = self.inner.pool.starved();
+        levels.chain(pool.map(|lasting| format!("work pool for {} s", lasting.as_secs()))).collect()
     }
 
     /// Where writes and refusals are recorded.

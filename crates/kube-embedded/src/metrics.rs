@@ -109,14 +109,18 @@ impl Metrics {
 
     /// Adds the counters to what somebody shows.
     pub fn register(&self, shown: &mut Exposition) {
+        self.register_with_pools(shown, Vec::new());
+    }
+
+    /// The same with further pools: one exposition describes the families of all pools once.
+    pub fn register_with_pools(&self, shown: &mut Exposition, mut pools: Vec<(&'static str, WorkPool)>) {
         shown.register("apiserver_request", "Kubernetes requests answered", self.requests.clone());
         let help = "Time from a Kubernetes request to the head of its answer";
         shown.register("apiserver_request_duration_seconds", help, self.duration.clone());
         shown.register("apiserver_longrunning_requests", "Watches that are open", self.watches.clone());
         shown.register_collector(Box::new(GovernorCollector::new(self.governor.clone())));
-        if let Some(pool) = &self.pool {
-            shown.register_collector(Box::new(WorkCollector::new("kubernetes", pool.clone())));
-        }
+        pools.extend(self.pool.iter().map(|pool| ("kubernetes", pool.clone())));
+        shown.register_collector(Box::new(WorkCollector::new(pools)));
         if let Some(storage) = &self.storage {
             shown.register_collector(Box::new(storage.clone()));
         }

@@ -74,6 +74,9 @@ pub const PREVIOUS: &str = "nodepool.openyurt.io/previous-attributes";
 pub const AUTONOMY: &str = "node.beta.openyurt.io/autonomy";
 /// Annotation of a tenant's node that leaves (`true`): the platform deletes the Node and frees its place in the account.
 pub const LEAVING: &str = "longshore.dev/leaving";
+/// Annotation of a tenant's node: when its machine was let in. The embedded cluster refuses certificates issued before: they are of an
+/// earlier machine of that name.
+pub const CERTIFICATES_NOT_BEFORE: &str = "longshore.dev/certificates-not-before";
 /// Annotation of our definitions: an older server leaves a newer definition alone.
 pub const CRD_REVISION: &str = "longshore.dev/crd-revision";
 

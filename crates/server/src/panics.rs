@@ -1,29 +1,50 @@
-//! Reports of panics on standard error: with a backtrace for the first ones of a minute, one line for each other.
+//! Reports of panics on standard error: with a backtrace for the first ones of a minute, one line for the next ones, and a count of the
+//! rest.
 //!
-//! A panic that is caught is an error of one request or one object. Whoever can cause it can cause it often, and a
-//! backtrace has tens of kilobytes.
+//! A panic that is caught is an error of one request or one object. Whoever can cause it can cause it often: a backtrace has tens of
+//! kilobytes, and lines without a limit fill a disk too.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const FULL_REPORTS: u32 = 5;
+/// Reports of a window, the full ones among them.
+const REPORTS: u32 = 50;
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Full reports of the present window.
+/// Reports of the present window.
 #[derive(Default)]
 struct ReportBudget {
     began: Option<Instant>,
-    reported: u32,
+    panicked: u32,
+}
+
+/// How a panic is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Report {
+    Full,
+    Line,
+    /// The last line of the window: further panics are counted only.
+    LastLine,
+    Nothing,
 }
 
 impl ReportBudget {
-    /// Whether the panic at `now` is reported in full.
-    fn admit(&mut self, now: Instant) -> bool {
+    /// How the panic at `now` is reported, and how many of the last window were not.
+    fn admit(&mut self, now: Instant) -> (Report, u32) {
+        let mut suppressed = 0;
         if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
-            *self = Self { began: Some(now), reported: 0 };
+            suppressed = self.panicked.saturating_sub(REPORTS);
+            *self = Self { began: Some(now), panicked: 0 };
         }
-        self.reported = self.reported.saturating_add(1);
-        self.reported <= FULL_REPORTS
+        self.panicked = self.panicked.saturating_add(1);
+        let report = match self.panicked {
+            ..=FULL_REPORTS => Report::Full,
+            REPORTS => Report::LastLine,
+            ..REPORTS => Report::Line,
+            _ => Report::Nothing,
+        };
+        (report, suppressed)
     }
 }
 
@@ -33,13 +54,26 @@ pub fn install() {
     let budget = Mutex::new(ReportBudget::default());
     std::panic::set_hook(Box::new(move |panic| {
         // A poisoned lock still counts.
-        let is_full = budget.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
-        if is_full {
-            full(panic);
-        } else if let Some(at) = panic.location() {
-            eprintln!(
-                "a thread panicked at {at} (backtrace omitted: more than {FULL_REPORTS} panics in a minute)"
-            );
+        let (report, suppressed) =
+            budget.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
+        if suppressed > 0 {
+            eprintln!("{suppressed} more panics were not reported (more than {REPORTS} in a minute)");
+        }
+        let line = || {
+            if let Some(at) = panic.location() {
+                eprintln!(
+                    "a thread panicked at {at} (backtrace omitted: more than {FULL_REPORTS} panics in a minute)"
+                );
+            }
+        };
+        match report {
+            Report::Full => full(panic),
+            Report::Line => line(),
+            Report::LastLine => {
+                line();
+                eprintln!("further panics of this minute are counted, not reported");
+            }
+            Report::Nothing => {}
         }
     }));
 }
@@ -49,11 +83,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backtraces_are_reported_within_a_budget_per_minute() {
+    fn panics_are_reported_within_a_budget_per_minute_and_the_rest_is_counted() {
         let mut budget = ReportBudget::default();
         let now = Instant::now();
-        let full = (0..1_000).filter(|_| budget.admit(now)).count();
-        assert_eq!(full, 5);
-        assert!(budget.admit(now + WINDOW));
+        let reports: Vec<_> = (0..1_000).map(|_| budget.admit(now)).collect();
+        let count = |wanted: Report| reports.iter().filter(|(report, _)| *report == wanted).count();
+        let counts = [Report::Full, Report::Line, Report::LastLine, Report::Nothing].map(count);
+        assert_eq!(counts, [5, 44, 1, 950]);
+        assert!(reports.iter().all(|(_, suppressed)| *suppressed == 0));
+        assert_eq!(budget.admit(now + WINDOW), (Report::Full, 950));
+        assert_eq!(budget.admit(now + WINDOW), (Report::Full, 0));
     }
 }

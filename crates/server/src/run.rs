@@ -175,10 +175,11 @@ pub async fn run(
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
         runtime().register(registry);
-        registry.register_collector(Box::new(WorkCollector::new("charts", work)));
         LostLines::register(registry);
-        if let Some(embedded) = &embedded {
-            embedded.cluster.metrics().register(registry);
+        let pools = vec![("charts", work)];
+        match &embedded {
+            Some(embedded) => embedded.cluster.metrics().register_with_pools(registry, pools),
+            None => registry.register_collector(Box::new(WorkCollector::new(pools))),
         }
     });
     // Not a task of its own: it is what this one does while others answer.

@@ -18,8 +18,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::certificate::BACKDATED_SECONDS;
 use super::jwt::{Bad, SigningKey};
-use super::{AUTHENTICATED, User, quoted_list, split_service_account, text, texts};
+use super::{AUTHENTICATED, User, node, quoted_list, split_service_account, text, texts};
 use crate::clock::Clock;
 use crate::error::{ApiError, Result};
 use crate::store::{Object, Store};
@@ -113,6 +114,10 @@ impl Authenticator {
         if let Some(peer) = request.extensions.get::<PeerCertificate>()
             && (peer.not_before..=peer.not_after).contains(&now)
         {
+            let issued = peer.not_before.saturating_add(BACKDATED_SECONDS);
+            if node::is_of_predecessor(&self.store, &peer.user, issued) {
+                return Err(ApiError::unauthorized());
+            }
             return Ok(known(peer.user.clone()));
         }
         if let Some(token) = bearer(&request.headers) {

@@ -78,6 +78,9 @@ impl CertificateRequest {
     }
 }
 
+/// Certificates are valid from this long before they are issued, because clocks differ.
+pub(super) const BACKDATED_SECONDS: i64 = 5 * 60;
+
 /// When a certificate in PEM form ends, if it is one.
 pub(super) fn end_of(pem: &[u8]) -> Option<Timestamp> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
@@ -109,7 +112,7 @@ pub(super) fn issue(
         _ => None,
     });
     let seconds = i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX);
-    let start = now.as_second().saturating_sub(5 * 60);
+    let start = now.as_second().saturating_sub(BACKDATED_SECONDS);
     // A certificate does not outlive its authority.
     let end = now.as_second().saturating_add(seconds).min(issuer.validity().not_after.timestamp());
     let mut serial = *uuid::Uuid::new_v4().as_bytes();

@@ -20,6 +20,7 @@ pub mod rbac;
 mod rbac_sources;
 pub mod reviews;
 pub mod rule;
+mod rule_index;
 pub mod tokens;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,7 @@ mod tests;
 use std::sync::OnceLock;
 
 use domain::ids::UserId;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::rule::Rule;
@@ -28,6 +29,8 @@ pub const NODES: &str = "system:nodes";
 pub const PREFIX: &str = "system:node:";
 /// Where nodes say that they live.
 pub const LEASES: &str = "kube-node-lease";
+/// Annotation of a tenant's Node: certificates issued before this time are of an earlier machine of its name.
+const NOT_BEFORE: &str = "longshore.dev/certificates-not-before";
 /// Annotation of a pod that stands for one that a node runs of its own accord.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -43,11 +46,32 @@ pub fn tenant_of(node: &str) -> Option<&str> {
     (!rest.is_empty() && id.parse::<UserId>().is_ok()).then_some(id)
 }
 
-/// Whether the credentials of a tenant's node are void: its tenant's namespace, which has the tenant's id for its name, is gone or going. A
-/// certificate cannot be revoked, so every request is checked.
-pub fn is_orphaned(store: &Store, node: &str) -> bool {
-    let Some(tenant) = tenant_of(node) else { return false };
-    store.get("namespaces", "", tenant).is_none_or(|namespace| namespace.deleting)
+/// Why the credentials of a tenant's node are void for this request: its tenant's namespace, which has the tenant's id for its name, is gone or
+/// going; or its Node is gone. A certificate cannot be revoked, so every request is checked.
+///
+/// A tenant's node does not register itself: its Node exists before its certificate, and is created again by the platform if it was deleted by
+/// mistake. Without a Node the machine may still find out that it is gone, and delete its Lease.
+pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
+    let tenant = tenant_of(node)?;
+    if store.get("namespaces", "", tenant).is_none_or(|namespace| namespace.deleting) {
+        return Some("the account of this node is gone");
+    }
+    let of_itself = asked.name == node && asked.subresource.is_empty();
+    let is_farewell = match (asked.group.as_str(), asked.resource.as_str(), asked.verb.as_str()) {
+        ("", "nodes", "get") => of_itself,
+        ("coordination.k8s.io", "leases", "delete") => of_itself && asked.namespace == LEASES,
+        _ => false,
+    };
+    (!is_farewell && store.get("nodes", "", node).is_none()).then_some("the Node of this name is gone")
+}
+
+/// Whether a certificate issued at `issued` (Unix seconds) is one of an earlier node of the same name: the Node's annotation [`NOT_BEFORE`] names
+/// a later time. A Node without a readable one accepts all certificates: the machine of a Node that was deleted by mistake keeps its own.
+pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
+    let Some(name) = node_of(user).filter(|name| tenant_of(name).is_some()) else { return false };
+    let Some(node) = store.get("nodes", "", name) else { return false };
+    let since = text(&node.value()["metadata"]["annotations"], NOT_BEFORE).parse::<Timestamp>();
+    since.is_ok_and(|since| issued < since.as_second())
 }
 
 /// What is related to a node through its pods.

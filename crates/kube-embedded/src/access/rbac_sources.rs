@@ -10,10 +10,11 @@ use futures::FutureExt;
 
 use super::rbac::{BindingSpec, CLUSTER_ROLES, Compiled, ROLES, STORAGES, Scope};
 use super::rule::Rule;
+use super::rule_index::IndexedRules;
 use crate::store::{Event, EventKind, Object, Store, Watch};
 
 /// Rules by namespace (empty for `ClusterRoles`) and name.
-pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<[Rule]>>>;
+pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<IndexedRules>>>;
 
 /// What the policy is made from.
 pub(super) struct Sources {
@@ -107,7 +108,7 @@ impl Sources {
         let Object { namespace, name, .. } = &**object;
         affected.add(storage, namespace, name);
         if is_role(storage) {
-            let rules = Rule::of_role(&object.value()).into();
+            let rules = Arc::new(IndexedRules::new(Rule::of_role(&object.value())));
             self.roles.entry(namespace.clone()).or_default().insert(name.clone(), rules);
         } else {
             let spec = Arc::new(BindingSpec::read(&object.value()));

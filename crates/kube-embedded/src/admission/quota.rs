@@ -9,6 +9,8 @@
 //! counted at their own writes; what changes by time alone (pods past their grace) is found by [`status`],
 //! which the quota controller asks.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::resources::amounts::{self, Amounts, Side, count};

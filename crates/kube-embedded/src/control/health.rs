@@ -1,4 +1,5 @@
-//! Supervision of background tasks: a task that panics is restarted with backoff, and is reported until it is stable.
+//! Supervision of background tasks: a task that panics or returns before it was told to stop is restarted with backoff, and is reported
+//! until it is stable.
 //!
 //! A reconcile that panics does not end its controller (`queue` isolates it). This module is the second line of
 //! defence: it covers everything that a task does besides reconciling.
@@ -38,9 +39,14 @@ impl Health {
     }
 }
 
-/// Runs the future that `start` makes, and makes it anew each time it panics. Resolves when it returns.
-pub(crate) async fn supervise<F>(health: Health, metrics: Metrics, task: String, start: impl Fn() -> F)
-where
+/// Runs the future that `start` makes, and makes it anew each time it ends. Resolves when it has ended and `is_stopped` says that it should.
+pub(crate) async fn supervise<F>(
+    health: Health,
+    metrics: Metrics,
+    task: String,
+    is_stopped: impl Fn() -> bool,
+    start: impl Fn() -> F,
+) where
     F: Future<Output = ()>,
 {
     let mut backoff = FIRST_BACKOFF;
@@ -54,12 +60,15 @@ where
                 running.await
             }
         };
-        let Err(panic) = ended else {
+        if is_stopped() {
             health.set_running(&task);
             return;
+        }
+        let reason = match ended {
+            Ok(()) => "it returned although it was not stopped".to_owned(),
+            Err(panic) => panic_message(panic.as_ref()),
         };
-        let reason = panic_message(panic.as_ref());
-        tracing::error!(task, reason, "background task panicked, restarting");
+        tracing::error!(task, reason, "background task ended, restarting");
         metrics.task_restarted(&task);
         health.set_failed(&task, reason);
         tokio::time::sleep(backoff).await;
@@ -76,7 +85,7 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use super::*;
 
@@ -85,13 +94,19 @@ mod tests {
         let (health, metrics) = (Health::default(), Metrics::default());
         let starts = Arc::new(AtomicU32::new(0));
         let counted = starts.clone();
-        let task = supervise(health.clone(), metrics.clone(), "cache".to_owned(), move || {
-            let start = counted.fetch_add(1, Ordering::SeqCst);
-            async move {
-                assert!(start >= 2, "start {start} fails");
-                std::future::pending::<()>().await;
-            }
-        });
+        let task = supervise(
+            health.clone(),
+            metrics.clone(),
+            "cache".to_owned(),
+            || false,
+            move || {
+                let start = counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    assert!(start >= 2, "start {start} fails");
+                    std::future::pending::<()>().await;
+                }
+            },
+        );
         let task = tokio::spawn(task);
         while starts.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -103,5 +118,28 @@ mod tests {
         }
         assert_eq!(starts.load(Ordering::SeqCst), 3);
         task.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn task_that_returns_before_the_stop_is_restarted_and_reported() {
+        let (health, metrics) = (Health::default(), Metrics::default());
+        let (starts, is_stopped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, stopped) = (starts.clone(), is_stopped.clone());
+        let returns = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(())
+        };
+        let stopped = move || stopped.load(Ordering::SeqCst);
+        let task = supervise(health.clone(), metrics.clone(), "cache".to_owned(), stopped, returns);
+        let task = tokio::spawn(task);
+        while starts.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let reason = "it returned although it was not stopped".to_owned();
+        assert_eq!(health.failing(), [("cache".to_owned(), reason)]);
+        assert!(metrics.restarts() >= 2);
+        is_stopped.store(true, Ordering::SeqCst);
+        task.await.unwrap();
+        assert_eq!(health.failing(), []);
     }
 }

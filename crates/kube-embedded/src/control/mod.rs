@@ -183,7 +183,8 @@ impl Control {
         start: impl Fn() -> F + Send + Sync + 'static,
     ) {
         let (health, metrics) = (self.context.health.clone(), self.context.metrics.clone());
-        self.tasks.spawn(supervise(health, metrics, name, start));
+        // They stop by being dropped: none returns.
+        self.tasks.spawn(supervise(health, metrics, name, || false, start));
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {

@@ -2,7 +2,9 @@
 //!
 //! A key waits at most once; while it is looked at, a further change makes it due again afterwards. A pass may ask
 //! to be repeated at a time of the cluster's clock; one that fails is repeated after a real pause that doubles up to
-//! [`LONGEST_PAUSE`]. Nothing polls. Keys are reconciled in the order in which they became due.
+//! [`LONGEST_PAUSE`], or to [`CLUSTER_PAUSE`] where the reason may pass without a change of the object. A change is looked at
+//! at once and shortens the pauses that follow. Nothing polls. Namespaces take turns, so that the objects of one do not delay those of
+//! another; keys of one namespace are reconciled in the order in which they became due.
 //!
 //! A panic is an error of the key that was reconciled: it is logged, counted, recorded as an Event and retried with
 //! backoff. It does not end the controller.
@@ -27,7 +29,12 @@ use crate::store::{Event, Key};
 /// How many keys one controller looks at together, so that their writes share a commit.
 const AT_ONCE: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The longest pause of an object that fails for a reason of its own: it panics, is invalid or takes too long.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// The longest pause where others may end the reason: the store, a quota, a conflict.
+const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
+/// Failures that count after a change: the next pause has about a second.
+const FAILURES_AFTER_CHANGE: u32 = 8;
 
 /// When to look at a key again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,10 +175,7 @@ fn enqueue<C: Controller>(
 /// Which keys are due, now or later.
 #[derive(Default)]
 struct Queue {
-    /// First in, first out, so that no tenant's objects go before those of another.
-    due: VecDeque<Key>,
-    /// The keys in `due`.
-    waiting: HashSet<Key>,
+    due: Due,
     /// Failed, and tried again then.
     retries: Agenda<Instant>,
     /// Asked to be looked at then.
@@ -179,6 +183,43 @@ struct Queue {
     /// Being looked at; `true` when changed meanwhile.
     busy: HashMap<Key, bool>,
     failures: HashMap<Key, u32>,
+}
+
+/// Keys that are due, each once. Namespaces take turns; keys of one are first in, first out.
+#[derive(Default)]
+struct Due {
+    /// The namespaces of `keys`, in the order of their turns.
+    turns: VecDeque<Box<str>>,
+    /// No queue is empty.
+    keys: HashMap<Box<str>, VecDeque<Key>>,
+    /// All keys in `keys`.
+    waiting: HashSet<Key>,
+}
+
+impl Due {
+    fn push(&mut self, key: Key) {
+        if !self.waiting.insert(key.clone()) {
+            return;
+        }
+        let of_namespace = self.keys.entry(key.namespace.clone()).or_default();
+        if of_namespace.is_empty() {
+            self.turns.push_back(key.namespace.clone());
+        }
+        of_namespace.push_back(key);
+    }
+
+    fn pop(&mut self) -> Option<Key> {
+        let namespace = self.turns.pop_front()?;
+        let of_namespace = self.keys.get_mut(&namespace)?;
+        let key = of_namespace.pop_front()?;
+        if of_namespace.is_empty() {
+            self.keys.remove(&namespace);
+        } else {
+            self.turns.push_back(namespace);
+        }
+        self.waiting.remove(&key);
+        Some(key)
+    }
 }
 
 /// Keys by the time at which they are due; each has one entry at most.
@@ -221,28 +262,29 @@ impl<T: Ord + Copy> Agenda<T> {
 }
 
 impl Queue {
+    /// Adds a key after a change.
     fn add(&mut self, key: Key) {
-        match self.busy.get_mut(&key) {
-            Some(again) => *again = true,
-            None => self.push(key),
+        if let Some(again) = self.busy.get_mut(&key) {
+            *again = true;
+            return;
         }
-    }
-
-    fn push(&mut self, key: Key) {
-        if self.waiting.insert(key.clone()) {
-            self.due.push_back(key);
+        if self.retries.entries.contains_key(&key)
+            && let Some(failures) = self.failures.get_mut(&key)
+        {
+            *failures = (*failures).min(FAILURES_AFTER_CHANGE);
         }
+        self.due.push(key);
     }
 
     fn take(&mut self, moment: Instant, now: Timestamp) -> Option<Key> {
+        // A key that waits here is not busy: it would have been removed when it was taken.
         while let Some(key) = self.retries.take(moment) {
-            self.add(key);
+            self.due.push(key);
         }
         while let Some(key) = self.planned.take(now) {
-            self.add(key);
+            self.due.push(key);
         }
-        let key = self.due.pop_front()?;
-        self.waiting.remove(&key);
+        let key = self.due.pop()?;
         // It is looked at before its time, and will say anew when to look again.
         self.retries.remove(&key);
         self.planned.remove(&key);
@@ -270,13 +312,13 @@ impl Queue {
         }
         match outcome {
             // One that fails waits even if it changed meanwhile: else two writers could spin.
-            Err(_) => {
+            Err(failure) => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
-                let pause = pause_after(*failures);
+                let pause = pause_after(*failures, longest_pause(failure));
                 self.retries.put(key, moment + pause);
             }
-            Ok(_) if again => self.push(key),
+            Ok(_) if again => self.due.push(key),
             Ok(next) => {
                 if let Some(at) = next.time(now) {
                     self.planned.put(key, at);
@@ -286,8 +328,17 @@ impl Queue {
     }
 }
 
-fn pause_after(failures: u32) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(LONGEST_PAUSE)
+fn pause_after(failures: u32, longest: Duration) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(longest)
+}
+
+fn longest_pause(failure: &Failure) -> Duration {
+    match failure {
+        Failure::Commit(_) => CLUSTER_PAUSE,
+        // Refused for want of quota, overtaken, or the cluster cannot serve.
+        Failure::Api(error) if matches!(error.code, 403 | 409 | 429 | 500 | 503 | 507) => CLUSTER_PAUSE,
+        Failure::Api(_) | Failure::Panic(_) => LONGEST_PAUSE,
+    }
 }
 
 #[cfg(test)]
@@ -312,7 +363,6 @@ mod tests {
         assert_eq!(queue.take(moment + FIRST_PAUSE, now), Some(key.clone()));
         queue.finish(key.clone(), &failed(), moment, now);
         assert_eq!(queue.next_retry(), Some(moment + FIRST_PAUSE * 2));
-        assert_eq!(pause_after(u32::MAX), LONGEST_PAUSE);
         queue.add(key.clone());
         assert_eq!(queue.take(moment, now), Some(key.clone()), "a change does not wait for the pause to end");
         assert_eq!(queue.next_retry(), None);
@@ -332,6 +382,44 @@ mod tests {
         let (moment, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
         let mut taken = || queue.take(moment, now).map(|key| key.name.to_string());
         assert_eq!([taken(), taken(), taken(), taken()].map(Option::unwrap_or_default), ["z", "a", "m", ""]);
+    }
+
+    #[test]
+    fn queue_of_one_namespace_does_not_delay_the_key_of_another() {
+        let key = |namespace: &str, name: String| Key::new(&"deployments.apps".into(), namespace, &name);
+        let mut queue = Queue::default();
+        (0..10_000).for_each(|n| queue.add(key("greedy", n.to_string())));
+        queue.add(key("other", "a".to_owned()));
+        queue.add(key("other", "b".to_owned()));
+        let (moment, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let mut taken = || queue.take(moment, now).map(|key| format!("{}/{}", key.namespace, key.name));
+        let first: Vec<String> = (0..6).filter_map(|_| taken()).collect();
+        assert_eq!(first, ["greedy/0", "other/a", "greedy/1", "other/b", "greedy/2", "greedy/3"]);
+        assert_eq!((0..20_000).filter(|_| taken().is_some()).count(), 10_002 - 6);
+        assert!(queue.due.keys.is_empty() && queue.due.turns.is_empty() && queue.due.waiting.is_empty());
+    }
+
+    #[test]
+    fn pauses_of_a_failing_key_grow_to_minutes_and_shrink_after_a_change() {
+        let key = Key::new(&"configmaps".into(), "n", "a");
+        let mut queue = Queue::default();
+        let (mut moment, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
+        let panicked = || Err(Failure::Panic("no".to_owned()));
+        queue.add(key.clone());
+        let mut fail = |queue: &mut Queue, outcome: &Result<Next, Failure>| {
+            moment = queue.next_retry().unwrap_or(moment);
+            let key = queue.take(moment, now).expect("it is due");
+            queue.finish(key, outcome, moment, now);
+            queue.next_retry().expect("it failed").duration_since(moment)
+        };
+        for _ in 0..30 {
+            fail(&mut queue, &panicked());
+        }
+        assert_eq!(fail(&mut queue, &panicked()), LONGEST_PAUSE);
+        let refused = Err(Failure::Api(crate::error::ApiError::internal("no")));
+        assert_eq!(fail(&mut queue, &refused), CLUSTER_PAUSE);
+        queue.add(key);
+        assert!(fail(&mut queue, &panicked()) < Duration::from_secs(2));
     }
 
     #[test]

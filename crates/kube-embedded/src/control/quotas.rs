@@ -3,6 +3,8 @@
 //! Every write counts itself in its own transaction (`crate::admission::quota`); this controller counts anew what
 //! no write can: a quota that is new, or whose limits have changed.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use super::queue::{Controller, Next};

@@ -110,9 +110,14 @@ pub fn version() -> Value {
 fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     let writable = cluster.store().writable();
     let failing = cluster.health().failing();
+    let starved = cluster.starved();
     let live = name == "livez";
-    let checks =
-        [("ping", true), ("store", writable || live), ("background-tasks", failing.is_empty() || live)];
+    let checks = [
+        ("ping", true),
+        ("store", writable || live),
+        ("background-tasks", failing.is_empty() || live),
+        ("capacity", starved.is_empty() || live),
+    ];
     let well = checks.iter().all(|(_, ok)| *ok);
     if well && query.get("verbose").is_none() {
         return text(200, "ok");
@@ -124,6 +129,9 @@ fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     }
     for (task, _) in failing {
         let _ = writeln!(body, "[-]background-tasks/{task} restarting");
+    }
+    for what in starved {
+        let _ = writeln!(body, "[-]capacity/{what} starved");
     }
     let _ = writeln!(body, "{name} check {}", if well { "passed" } else { "failed" });
     text(if well { 200 } else { 503 }, body)

@@ -66,6 +66,9 @@ fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> Vec<FieldErro
 const MOST_RULES: usize = 5_000;
 const MOST_VALUES: usize = 50_000;
 
+/// Subjects of one binding. Not in Kubernetes.
+const MOST_SUBJECTS: usize = 5_000;
+
 fn rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
     let root = At::root(role);
     let mut errs = Vec::new();
@@ -142,7 +145,12 @@ fn validate_binding(binding: &Value, namespaced: bool) -> Vec<FieldError> {
     let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     check::one_of(&role.get("kind"), kinds, &mut errs);
     check::required_text(&role.get("name"), check::path_segment, &mut errs);
-    for subject in root.get("subjects").items() {
+    let subjects = root.get("subjects");
+    if subjects.len() > MOST_SUBJECTS {
+        errs.push(FieldError::too_many(&subjects.path, subjects.len(), MOST_SUBJECTS));
+        return errs;
+    }
+    for subject in subjects.items() {
         let (name, group) = (subject.get("name"), subject.get("apiGroup"));
         check::required(&name, &mut errs);
         match subject.get("kind").text() {
@@ -209,5 +217,16 @@ mod tests {
         let errs = binding_change(&other, &binding, true);
         assert_eq!(errs.len(), 1);
         assert_eq!(errs[0].detail, "cannot change roleRef");
+    }
+
+    #[test]
+    fn binding_has_a_bounded_number_of_subjects() {
+        let subject = json!({"kind": "User", "apiGroup": GROUP, "name": "jane"});
+        let role = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"});
+        let binding = |subjects: usize| json!({"roleRef": role, "subjects": vec![subject.clone(); subjects]});
+        assert_eq!(validate_binding(&binding(MOST_SUBJECTS), true), []);
+        let refused = validate_binding(&binding(MOST_SUBJECTS + 1), true);
+        let told: Vec<String> = refused.iter().map(FieldError::body).collect();
+        assert_eq!(told, ["Too many: 5001: must have at most 5000 items"]);
     }
 }

@@ -91,7 +91,9 @@ impl Provisioner {
                 let (entry, pool) = (program.entry(&asked.uid), token.pool.clone().unwrap_or_default());
                 self.record(&user, &node, &token, &entry, now).await?;
                 self.mark_used(secret, token, &node).await?;
-                self.create_node(&node, &account.id, &pool).await?;
+                let since = status.joined.iter().find(|joined| joined.name == node);
+                let since = since.map_or(now, |joined| joined.since.0);
+                self.create_node(&node, &account.id, &pool, since).await?;
                 if program == Program::Hub {
                     self.give_hub_token(namespace(&account)).await?;
                 }

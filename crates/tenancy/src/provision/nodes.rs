@@ -17,7 +17,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube_access::feed::Change;
 use kube_access::queue::Next;
 use kube_types::User;
-use kube_types::marks::{DESIRED_POOL, EDGE_WORKER, LEAVING, POOL, SIMULATED, TENANT};
+use kube_types::marks::{
+    CERTIFICATES_NOT_BEFORE, DESIRED_POOL, EDGE_WORKER, LEAVING, POOL, SIMULATED, TENANT,
+};
 use kube_types::user::JoinedNode;
 use serde_json::{Value, json};
 
@@ -140,7 +142,7 @@ impl Provisioner {
             let mut node = self.kept(&record.name).await?;
             let mut fate = fate(&record, node.as_ref(), now);
             if fate == Fate::Create {
-                let created = self.create_node(&record.name, id, &record.pool).await?;
+                let created = self.create_node(&record.name, id, &record.pool, record.since.0).await?;
                 tracing::info!(node.name = record.name, tenant.id = %id, "created the Node of a tenant");
                 // Whatever the clocks say, a new Node is waited for.
                 fate = Fate::Await { until: now.checked_add(WITHIN).unwrap_or(Timestamp::MAX) };
@@ -164,20 +166,24 @@ impl Provisioner {
         Ok(tended)
     }
 
-    /// Creates the Node of a machine that is let in, with its owner's label and taints. One that is there gets them.
+    /// Creates the Node of a machine that was let in at `since`, with its owner's label and taints. One that is there gets them.
     pub(super) async fn create_node(
         &self,
         name: &str,
         id: &UserId,
         pool: &str,
+        since: Timestamp,
     ) -> Result<Node, ProvisionError> {
         let doing = || format!("create node `{name}`");
         let mut labels = json!({ TENANT: id, EDGE_WORKER: "true", SIMULATED: "false" });
         if !pool.is_empty() {
             labels[DESIRED_POOL] = pool.into();
         }
-        let node =
-            json!({ "metadata": { "name": name, "labels": labels }, "spec": { "taints": taints(id) } });
+        let annotations = json!({ CERTIFICATES_NOT_BEFORE: since });
+        let node = json!({
+            "metadata": { "name": name, "labels": labels, "annotations": annotations },
+            "spec": { "taints": taints(id) },
+        });
         let node: Node = serde_json::from_value(node).map_err(kube::Error::SerdeError).doing(doing)?;
         match self.api::<Node>().create(&writing(), &node).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => {

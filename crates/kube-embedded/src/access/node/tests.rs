@@ -201,6 +201,7 @@ async fn tenants_node_reviews_no_tokens_and_ends_with_its_tenant() {
     let own = "get -/nodes uaaaaaaaaaa-edge";
     assert!(!may(&node, own), "its tenant has no namespace");
     store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
+    store_object(&store, "nodes", json!({"metadata": {"name": "uaaaaaaaaaa-edge"}})).await;
     assert!(may(&node, own));
     let reviews = [
         ("create authentication.k8s.io/tokenreviews -", false),
@@ -218,5 +219,62 @@ fn tenants_node_is_known_by_its_name() {
     assert_eq!(tenant_of("uaaaaaaaaaa-edge-1"), Some("uaaaaaaaaaa"));
     for name in ["edge-1", "uaaaaaaaaaa", "uaaaaaaaaaa-", "uaaaaaaaaa1-edge", "node-0"] {
         assert_eq!(tenant_of(name), None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn tenants_node_without_a_node_object_is_refused_all_but_its_farewell() {
+    let (store, authorizer) = authorizer().await;
+    let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes", "system:authenticated"]);
+    store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
+    pod(&store, "mine", "uaaaaaaaaaa-edge", json!({"imagePullSecrets": [{"name": "pull"}]})).await;
+    let refused = [
+        "create -/nodes -",
+        "get -/secrets n/pull",
+        "patch -/nodes/status uaaaaaaaaaa-edge",
+        "watch -/nodes uaaaaaaaaaa-edge",
+        "create coordination.k8s.io/leases kube-node-lease/-",
+        "update coordination.k8s.io/leases kube-node-lease/uaaaaaaaaaa-edge",
+        "delete coordination.k8s.io/leases n/uaaaaaaaaaa-edge",
+        "create certificates.k8s.io/certificatesigningrequests -",
+    ];
+    for question in refused {
+        let decision = authorizer.decide(&node, &asked(question));
+        assert_eq!(
+            (decision.allowed, &*decision.reason),
+            (false, "the Node of this name is gone"),
+            "{question}"
+        );
+    }
+    for question in
+        ["get -/nodes uaaaaaaaaaa-edge", "delete coordination.k8s.io/leases kube-node-lease/uaaaaaaaaaa-edge"]
+    {
+        assert!(authorizer.decide(&node, &asked(question)).allowed, "{question}");
+    }
+    // An operator's node registers itself.
+    assert!(authorizer.decide(&edge(), &asked("create -/nodes -")).allowed);
+    // The platform created the Node again.
+    store_object(&store, "nodes", json!({"metadata": {"name": "uaaaaaaaaaa-edge"}})).await;
+    assert!(authorizer.decide(&node, &asked("get -/secrets n/pull")).allowed);
+}
+
+#[tokio::test]
+async fn certificate_of_a_tenants_node_is_void_if_issued_before_its_node_was_let_in() {
+    let store = Store::in_memory();
+    let of_node = |name: &str| User::named(&format!("system:node:{name}"), &["system:nodes"]);
+    let (user, operators) = (of_node("uaaaaaaaaaa-edge"), of_node("edge"));
+    assert!(!is_of_predecessor(&store, &user, 99), "without a Node the authorizer refuses");
+    let annotated =
+        |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {NOT_BEFORE: value}}});
+    for name in ["edge", "uaaaaaaaaaa-edge"] {
+        store_object(&store, "nodes", annotated(name, "1970-01-01T00:01:40.9Z")).await;
+    }
+    assert!(is_of_predecessor(&store, &user, 99));
+    assert!(!is_of_predecessor(&store, &user, 100));
+    assert!(!is_of_predecessor(&store, &operators, 99));
+    // The Node of a machine that holds its certificate since before the annotation existed.
+    for value in ["", "yesterday"] {
+        store_object(&store, "nodes", annotated("uaaaaaaaaaa-edge", value)).await;
+        assert!(!is_of_predecessor(&store, &user, 99), "{value}");
     }
 }

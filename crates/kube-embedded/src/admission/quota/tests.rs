@@ -191,7 +191,7 @@ proptest! {
                     0 if exists => None,
                     0 => continue,
                     n => {
-                        let mut new = pod(json!({"cpu": format!("{}m", n * 300)}));
+                        let mut new = pod(json!({"cpu": format!("{}m", n.saturating_mul(300))}));
                         if exists { new["status"] = json!({"phase": "Failed"}); }
                         Some(new)
                     }

@@ -2,6 +2,8 @@
 //!
 //! Each looks at its target every fifteen seconds by the clock, and writes only what has changed.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 mod plan;
 #[cfg(test)]
 mod tests;

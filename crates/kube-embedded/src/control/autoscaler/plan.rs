@@ -3,6 +3,8 @@
 //! It keeps the target between its limits. Further it cannot go: each metric is asked for in vain, with the words of a
 //! cluster that has no server of metrics.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -64,7 +66,7 @@ impl Status {
         let at = self.conditions.iter().position(|condition| condition.r#type == kind);
         let at = at.unwrap_or_else(|| {
             self.conditions.push(Condition { r#type: kind.to_owned(), ..Condition::default() });
-            self.conditions.len() - 1
+            self.conditions.len().saturating_sub(1)
         });
         let (condition, status) = (&mut self.conditions[at], if holds { "True" } else { "False" });
         if condition.status != status {

@@ -3,6 +3,8 @@
 //! Elsewhere: which addresses Services get. They are read from the Services themselves (`crate::admission::services`); these
 //! objects follow.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use serde::Deserialize;

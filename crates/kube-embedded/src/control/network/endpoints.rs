@@ -1,5 +1,7 @@
 //! The `Endpoints` objects of Services with a selector, for readers older than slices.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Slices of `Endpoints` that somebody wrote for a Service without selector.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -110,19 +112,19 @@ fn mirrored(context: &Context, key: &Key) -> Option<Arc<Object>> {
 
 fn wanted(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<Wanted> {
     let mut wanted: HashMap<(&'static str, Vec<Port>), Vec<Endpoint>> = HashMap::new();
-    let (mut invalid, mut skipped) = (0, 0);
+    let (mut invalid, mut skipped) = (0_usize, 0_usize);
     for subset in repack(endpoints.subsets.clone()) {
         let ports = in_order(subset.ports);
-        let mut added = 0;
+        let mut added = 0_usize;
         let ready = subset.addresses.into_iter().map(|address| (address, true));
         for (address, ready) in ready.chain(subset.not_ready_addresses.into_iter().map(|a| (a, false))) {
             match ip::parse(&address.ip) {
-                _ if added == CAPACITY => skipped += 1,
-                None => invalid += 1,
+                _ if added == CAPACITY => skipped = skipped.saturating_add(1),
+                None => invalid = invalid.saturating_add(1),
                 Some(ip) => {
                     let list = wanted.entry((service::family_of(ip), ports.clone())).or_default();
                     list.push(endpoint(ip::canonical(ip), address, ready));
-                    added += 1;
+                    added = added.saturating_add(1);
                 }
             }
         }
@@ -135,7 +137,7 @@ fn wanted(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<
     if skipped > 0 {
         let message = format!(
             "A max of {CAPACITY} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses were skipped",
-            skipped + invalid
+            skipped.saturating_add(invalid)
         );
         context.events.warning(COMPONENT, about(), "TooManyAddressesToMirror", message);
     }

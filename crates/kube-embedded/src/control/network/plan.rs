@@ -3,6 +3,8 @@
 //! As few slices as possible change: endpoints stay where they are, new ones first fill slices that change anyway, and a
 //! slice that would go is used again instead of making another.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -104,7 +106,8 @@ impl Plan {
         }
         while !left.is_empty() {
             let size = |at: usize| existing[at].endpoints.as_ref().map_or(0, Vec::len);
-            let roomy = (0..unchanged.len()).filter(|&n| size(unchanged[n]) + left.len() <= FULL);
+            let roomy =
+                (0..unchanged.len()).filter(|&n| size(unchanged[n]).saturating_add(left.len()) <= FULL);
             let best = roomy.max_by_key(|&n| size(unchanged[n])).filter(|_| left.len() < FULL);
             let mut content = Content { ports: ports.clone(), endpoints: Vec::new() };
             if let Some(best) = best {

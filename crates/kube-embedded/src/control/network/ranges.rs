@@ -6,6 +6,8 @@
 //! Elsewhere: choosing an address. All come from the first range (`crate::admission::services`); further ranges are
 //! kept and described, but nothing is taken from them.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};

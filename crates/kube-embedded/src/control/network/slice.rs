@@ -1,5 +1,7 @@
 //! An `EndpointSlice`, typed.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use serde::{Deserialize, Serialize};
 
 use super::order;

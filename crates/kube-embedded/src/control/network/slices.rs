@@ -1,5 +1,7 @@
 //! The `EndpointSlices` of Services with a selector.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -119,7 +121,7 @@ fn groups(
         let ports = service.ports_of(&pod);
         let at = *places.entry(ports.clone()).or_insert_with(|| {
             groups.push((ports, Vec::new()));
-            groups.len() - 1
+            groups.len().saturating_sub(1)
         });
         let node = context.store.get(NODES, "", &pod.spec.node_name);
         if node.is_none() && !service.spec.publish_not_ready_addresses {

@@ -1,5 +1,7 @@
 //! The content of an `Endpoints` object: which addresses offer which ports. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -63,7 +65,7 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
             for port in &ports {
                 let at = *places.entry(port.clone()).or_insert_with(|| {
                     offers.push((port.clone(), BTreeMap::new()));
-                    offers.len() - 1
+                    offers.len().saturating_sub(1)
                 });
                 let is_ready = offers[at].1.entry(identity.clone()).or_insert(ready);
                 *is_ready &= ready;
@@ -90,10 +92,11 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
 pub fn truncate(subsets: &mut [Subset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let waiting: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
-    if ready + waiting <= CAPACITY {
+    if ready.saturating_add(waiting) <= CAPACITY {
         return false;
     }
-    let (room, total) = if ready > CAPACITY { (CAPACITY, ready) } else { (CAPACITY - ready, waiting) };
+    let (room, total) =
+        if ready > CAPACITY { (CAPACITY, ready) } else { (CAPACITY.saturating_sub(ready), waiting) };
     let mut left = room;
     for subset in subsets {
         let list = if ready > CAPACITY {
@@ -102,8 +105,8 @@ pub fn truncate(subsets: &mut [Subset]) -> bool {
         } else {
             &mut subset.not_ready_addresses
         };
-        list.truncate((list.len() * room).div_ceil(total).min(left));
-        left -= list.len();
+        list.truncate(list.len().saturating_mul(room).div_ceil(total).min(left));
+        left = left.saturating_sub(list.len());
     }
     true
 }

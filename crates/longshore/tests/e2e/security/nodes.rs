@@ -101,7 +101,11 @@ struct Attacker {
 impl Attacker {
     async fn join(server: &Server, cluster: &Cluster) -> Self {
         let visitor = Visitor::register(server, cluster).await;
-        let script = Script::of(&visitor).await;
+        Self::join_as(server, cluster, &visitor).await
+    }
+
+    async fn join_as(server: &Server, cluster: &Cluster, visitor: &Visitor) -> Self {
+        let script = Script::of(visitor).await;
         let name = format!("{}-edge", visitor.namespace);
         let (decision, user) = request_certificate(cluster, &script, &name).await;
         let user = user.unwrap_or_else(|| panic!("{decision}\n{}", server.log()));

@@ -3,6 +3,8 @@
 //! The name of a Job is made of its time, so that none is started twice. A schedule that is changed holds from then
 //! on: times of the new one that have passed already are not made up for.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 mod plan;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! A `CronJob` as its controller reads it, and its status as it is written.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -5,6 +5,8 @@
 //!
 //! Elsewhere: whether a node's labels and taints allow a pod (`crate::sim::scheduler`, which asks the same of all pods).
 
+#![warn(clippy::arithmetic_side_effects)]
+
 mod pace;
 mod plan;
 mod pod;
@@ -255,12 +257,12 @@ async fn act(
 ) -> Result<(), Failure> {
     let mut refused = Ok(());
     let mut rest = &plan.create[..plan.create.len().min(BURST)];
-    let mut batch = 1;
+    let mut batch = 1_usize;
     while !rest.is_empty() && refused.is_ok() {
         let (now, later) = rest.split_at(batch.min(rest.len()));
         let make = |node: &String| pods::make(context, owner, COMPONENT, pod::pod(owner, set, hash, node));
         refused = join_bounded(now.iter().map(make)).await.into_iter().collect();
-        (rest, batch) = (later, batch * 2);
+        (rest, batch) = (later, batch.saturating_mul(2));
     }
     let names: BTreeSet<&str> = plan.delete.iter().map(String::as_str).collect();
     let unwanted = pods.iter().filter(|pod| names.contains(pod.name.as_ref())).take(BURST);

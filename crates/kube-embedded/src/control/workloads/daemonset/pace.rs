@@ -2,6 +2,8 @@
 //!
 //! This is kept in memory only. Forgetting it costs one attempt too early.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
@@ -22,7 +24,7 @@ impl Pace {
         let place = (set.to_owned(), node.to_owned());
         let pause = match waits.get(&place) {
             Some((until, _)) if *until > now => return Err(*until),
-            Some((_, pause)) => (*pause * 2).min(LONGEST),
+            Some((_, pause)) => pause.saturating_mul(2).min(LONGEST),
             None => FIRST,
         };
         waits.insert(place, (now.saturating_add(pause).unwrap_or(Timestamp::MAX), pause));

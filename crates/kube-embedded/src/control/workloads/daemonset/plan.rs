@@ -4,6 +4,8 @@
 //! old template are replaced ([`roll`]): either an old one is removed and the next look makes the new one, or, with a
 //! surge, the new one is made beside it and the old one goes when the new one is available.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use jiff::Timestamp;
 
 /// How far a pod has come.
@@ -153,18 +155,18 @@ pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
         return Plan { delete: replace(sites(), unavailable), ..Plan::default() };
     }
     let mut plan = Plan::default();
-    let (mut doubled, mut available) = (0, 0);
+    let (mut doubled, mut available) = (0_usize, 0_usize);
     let (mut candidates, mut misplaced) = (Vec::new(), Vec::new());
     for site in sites() {
         let Some((new, old)) = pair(site) else {
-            doubled += 1;
+            doubled = doubled.saturating_add(1);
             continue;
         };
-        available += usize::from(old.or(new).is_some_and(Member::is_available));
+        available = available.saturating_add(usize::from(old.or(new).is_some_and(Member::is_available)));
         match (new, old) {
             (_, None) => {}
             (Some(new), Some(old)) if new.is_available() => plan.delete.push(old.name.clone()),
-            (Some(_), Some(_)) => doubled += 1,
+            (Some(_), Some(_)) => doubled = doubled.saturating_add(1),
             (None, Some(old)) => match (old.is_available(), site.wanted) {
                 (false, false) => plan.delete.push(old.name.clone()),
                 (false, true) => plan.create.push(site.node.clone()),
@@ -181,18 +183,18 @@ pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
 }
 
 fn replace<'a>(sites: impl Iterator<Item = &'a Site>, allowed: usize) -> Vec<String> {
-    let mut missing = 0;
+    let mut missing = 0_usize;
     let (mut broken, mut candidates) = (Vec::new(), Vec::new());
     for site in sites {
         match pair(site) {
             Some((None, Some(old))) if old.is_available() => candidates.push(old.name.clone()),
             Some((None, Some(old))) => {
                 broken.push(old.name.clone());
-                missing += 1;
+                missing = missing.saturating_add(1);
             }
-            Some((Some(new), None)) => missing += usize::from(!new.is_available()),
+            Some((Some(new), None)) => missing = missing.saturating_add(usize::from(!new.is_available())),
             // None at all, or too many: that is put right first.
-            _ => missing += 1,
+            _ => missing = missing.saturating_add(1),
         }
     }
     // One that does not work can be replaced at any time.
@@ -215,15 +217,15 @@ pub fn count(sites: &[Site]) -> Counts {
     for site in sites.iter().filter(|site| site.exists) {
         let first = site.members.iter().min_by(|a, b| a.rank().cmp(&b.rank()));
         if !site.wanted {
-            counts.misscheduled += i64::from(first.is_some());
+            counts.misscheduled = counts.misscheduled.saturating_add(i64::from(first.is_some()));
             continue;
         }
-        counts.desired += 1;
+        counts.desired = counts.desired.saturating_add(1);
         if let Some(first) = first {
-            counts.current += 1;
-            counts.ready += i64::from(first.health >= Health::Ready);
-            counts.available += i64::from(first.is_available());
-            counts.updated += i64::from(first.updated);
+            counts.current = counts.current.saturating_add(1);
+            counts.ready = counts.ready.saturating_add(i64::from(first.health >= Health::Ready));
+            counts.available = counts.available.saturating_add(i64::from(first.is_available()));
+            counts.updated = counts.updated.saturating_add(i64::from(first.updated));
         }
     }
     counts

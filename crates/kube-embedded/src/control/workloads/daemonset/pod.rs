@@ -1,5 +1,7 @@
 //! The pods of a DaemonSet: each is made for one node, and stays there whatever befalls the node. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use serde_json::{Value, json};
 
 use super::view::DaemonSet;

@@ -1,5 +1,7 @@
 //! A DaemonSet as its controller reads it.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,5 +1,7 @@
 //! Carrying a plan out: pods first, then the status, then the pods' finalizers, then the last word.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -159,7 +161,7 @@ async fn create(
     look: &Look<'_>,
     wanted: &[Option<i64>],
 ) -> (usize, Option<ApiError>) {
-    let (mut made, mut size, mut rest) = (0, 1, wanted);
+    let (mut made, mut size, mut rest) = (0_usize, 1_usize, wanted);
     while !rest.is_empty() {
         let (now, later) = rest.split_at(size.min(rest.len()));
         let creations = now.iter().map(|index| {
@@ -170,7 +172,7 @@ async fn create(
         for answer in join_bounded(creations).await {
             match answer {
                 Ok(pod) => {
-                    made += 1;
+                    made = made.saturating_add(1);
                     let message = format!("Created pod: {}", pod.name);
                     context.events.normal(COMPONENT, about(job), "SuccessfulCreate", message);
                 }
@@ -187,7 +189,7 @@ async fn create(
             // A namespace that goes takes the Job along.
             return (made, refusal.filter(|error| !error.is_namespace_terminating()));
         }
-        (rest, size) = (later, size * 2);
+        (rest, size) = (later, size.saturating_mul(2));
     }
     (made, None)
 }
@@ -202,7 +204,7 @@ fn new_pod(object: &Object, look: &Look<'_>, index: Option<i64>) -> Value {
         return pod;
     };
     let suffix = format!("-{index}-");
-    let room = LONGEST_PREFIX - suffix.len();
+    let room = LONGEST_PREFIX.saturating_sub(suffix.len());
     pod["metadata"]["generateName"] = format!("{:.room$}{suffix}", object.name).into();
     pod["metadata"]["annotations"][INDEX] = index.to_string().into();
     pod["metadata"]["labels"][INDEX] = index.to_string().into();

@@ -1,5 +1,7 @@
 //! Sets of completion indexes, as a status writes them: `0,1,3-5`.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::fmt;
 
 /// Ordered, disjoint intervals with a gap between any two; each from its first to its last index.
@@ -58,9 +60,9 @@ impl Indexes {
             let common = x.1.min(y.1).saturating_sub(x.0.max(y.0)).saturating_add(1);
             shared = common.max(0).saturating_add(shared);
             if x.1 <= y.1 {
-                a += 1;
+                a = a.saturating_add(1);
             } else {
-                b += 1;
+                b = b.saturating_add(1);
             }
         }
         shared
@@ -71,7 +73,7 @@ impl Indexes {
         let mut missing = Vec::new();
         let mut next = 0;
         for (first, last) in self.0.iter().copied().chain([(completions, completions)]) {
-            let room = count - missing.len();
+            let room = count.saturating_sub(missing.len());
             missing.extend((next..first.min(completions)).take(room));
             next = next.max(last.saturating_add(1));
         }

@@ -1,5 +1,7 @@
 //! What one look at a Job and its pods finds: counts, indexes, and whether it has come to its end. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -79,7 +81,7 @@ impl<'a> Look<'a> {
         let before = remembered
             .unwrap_or_else(|| Backoff::default().after(old_succeeded.into_iter(), old_failed.into_iter()));
         let ignored = |pod: &&&Pod| meaning(job, pod) == Meaning::Ignore;
-        let counted = count(failed.len()) - count(failed.iter().filter(ignored).count());
+        let counted = count(failed.len()).saturating_sub(count(failed.iter().filter(ignored).count()));
         let active: Vec<usize> = (0..pods.len()).filter(|at| pods[*at].is_active()).collect();
         let mut look = Self {
             job,
@@ -89,7 +91,7 @@ impl<'a> Look<'a> {
             succeeded: job
                 .status
                 .succeeded
-                .saturating_add(count(succeeded.len() + uncounted.succeeded.len())),
+                .saturating_add(count(succeeded.len().saturating_add(uncounted.succeeded.len()))),
             failed: job.status.failed.saturating_add(counted).saturating_add(count(uncounted.failed.len())),
             backoff: before.after(succeeded.into_iter(), failed.into_iter()),
             active,

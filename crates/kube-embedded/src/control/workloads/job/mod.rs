@@ -6,6 +6,8 @@
 //! Always true: a pod's end is in the Job's status before the pod can go. Elsewhere: how pods end (`crate::sim`),
 //! the selector and labels of a Job (`crate::rules`), its removal some time after its end (`super::ttl`).
 
+#![warn(clippy::arithmetic_side_effects)]
+
 mod act;
 mod backoff;
 mod indexes;

@@ -3,6 +3,8 @@
 //! A pod's end is noted in the status (by its uid, or by its index) before its finalizer goes; when that has gone it is
 //! counted. So no end is counted twice and none is lost, wherever the controller stops.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
@@ -76,8 +78,8 @@ pub fn decide(look: &Look<'_>) -> Plan {
         Step::Dismiss(pods) | Step::End(pods) => (0, pods),
     };
     status.active = count(look.active.len().saturating_sub(removed.len())).saturating_add(added);
-    status.terminating = Some(look.terminating + count(removed.len()));
-    status.ready = Some(look.ready(&look.active) - look.ready(removed));
+    status.terminating = Some(look.terminating.saturating_add(count(removed.len())));
+    status.ready = Some(look.ready(&look.active).saturating_sub(look.ready(removed)));
     let mut turned = None;
     if verdict.is_none() {
         let enough = look.succeeded >= job.spec.completions.unwrap_or(1);
@@ -226,7 +228,7 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
         look.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
     let before = status.uncounted().clone();
     count_gone(status, |uid| tracked.contains(uid));
-    let (mut let_go, mut fresh, mut all) = (Vec::new(), 0, true);
+    let (mut let_go, mut fresh, mut all) = (Vec::new(), 0_usize, true);
     let mut order: Vec<usize> = (0..look.pods.len()).filter(|at| is_tracked(&look.pods[*at])).collect();
     if job.is_indexed() {
         order.sort_by_key(|at| index_of(&look.pods[*at]));
@@ -245,7 +247,11 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
         if pod.status.phase == "Succeeded" && !before.failed.contains(uid) {
             match &look.indexes {
                 // The index is enough to count it once.
-                Some(seen) => fresh += usize::from(index_of(pod).is_some_and(|index| !seen.known.has(index))),
+                Some(seen) => {
+                    fresh = fresh.saturating_add(usize::from(
+                        index_of(pod).is_some_and(|index| !seen.known.has(index)),
+                    ));
+                }
                 None if !before.succeeded.contains(uid) => status.uncounted().succeeded.push(uid.clone()),
                 None => {}
             }
@@ -257,7 +263,7 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
             status.uncounted().failed.push(uid.clone());
         }
         let Uncounted { succeeded, failed } = status.uncounted();
-        if fresh + succeeded.len() + failed.len() >= AT_ONCE {
+        if fresh.saturating_add(succeeded.len()).saturating_add(failed.len()) >= AT_ONCE {
             all = false;
             break;
         }
@@ -276,7 +282,7 @@ pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
     let gone = |list: &mut Vec<String>| {
         let before = list.len();
         list.retain(|uid| is_held(uid));
-        count(before - list.len())
+        count(before.saturating_sub(list.len()))
     };
     let (succeeded, failed) = (gone(succeeded), gone(failed));
     status.succeeded = status.succeeded.saturating_add(succeeded);

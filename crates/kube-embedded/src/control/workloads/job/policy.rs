@@ -1,5 +1,7 @@
 //! The two policies of a Job: what the end of a pod means, and when enough indexes have succeeded.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use super::indexes::Indexes;
 use super::view::{FailurePolicy, OnExitCodes, OnPodCondition, SuccessPolicy};
 use crate::control::view::{Condition, ContainerStatus, Meta, Pod};

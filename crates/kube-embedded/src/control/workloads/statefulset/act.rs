@@ -1,5 +1,7 @@
 //! The steps of a StatefulSet's plan, done through the API; each says in an Event what came of it.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //! A claim that an earlier set or pod of the same name owned is left alone: it is on its way out. One that somebody
 //! else manages loses what we wrote, and gets nothing.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use serde_json::Value;
 
 use super::view::{Fate, Retention};

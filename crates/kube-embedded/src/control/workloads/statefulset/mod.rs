@@ -3,6 +3,8 @@
 //! A pass looks (`view`), thinks (`plan`; `claims` for who owns a claim), does the steps, and tells in the status what
 //! it had seen. The next pass looks again, so a crash between two steps costs nothing.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 mod act;
 mod claims;
 mod plan;
@@ -63,7 +65,7 @@ impl Controller for StatefulSets {
             // A pod may wait for a claim to go before it gets a new one: `<template>-<set>-<number>`.
             CLAIMS if event.kind == EventKind::Deleted => {
                 let name = event.object.name.rsplit_once('-').map_or("", |(name, _)| name);
-                name.match_indices('-').for_each(|(at, _)| add(&name[at + 1..]));
+                name.match_indices('-').for_each(|(at, _)| add(&name[at.saturating_add(1)..]));
             }
             _ => {}
         }
@@ -190,21 +192,21 @@ fn next_available(set: &StatefulSet, pods: &[Arc<Object>], now: Timestamp) -> Op
 /// Does the steps: one after the other, or for a parallel set more and more at once, so that what fails does not fail
 /// many times. What comes after a failure waits for the next pass.
 async fn run(work: &Work<'_>, steps: &[Step], ordered: bool) -> Result<(), Failure> {
-    let mut size = 1;
+    let mut size = 1_usize;
     let mut rest = steps;
     while !rest.is_empty() {
         let (batch, later) = rest.split_at(size.min(rest.len()));
         let done = join_all(batch.iter().map(|step| work.act(*step))).await;
         done.into_iter().collect::<Result<(), _>>()?;
         rest = later;
-        size = if ordered { 1 } else { (size * 2).min(AT_ONCE) };
+        size = if ordered { 1 } else { size.saturating_mul(2).min(AT_ONCE) };
     }
     Ok(())
 }
 
 fn status(set: &StatefulSet, versions: &Versions, counts: Counts, replaced: i64) -> Value {
     let Counts { replicas, ready, available, mut current, updated } = counts;
-    current -= replaced;
+    current = current.saturating_sub(replaced);
     let mut at = &versions.current;
     let wanted = set.spec.replicas;
     if set.rolls() && updated == wanted && ready == wanted && replicas == wanted {

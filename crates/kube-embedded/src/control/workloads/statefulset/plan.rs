@@ -7,6 +7,8 @@
 //! As in Kubernetes, an ordered set waits even for a pod that can never become ready: a broken template is mended by
 //! another template *and* by deleting the broken pod.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use std::ops::Range;
 
 /// How far a pod has come.
@@ -195,7 +197,7 @@ mod tests {
                     deleting: false,
                 });
             }
-            ordinal += 1;
+            ordinal = ordinal.saturating_add(1);
         }
         members
     }

@@ -1,5 +1,7 @@
 //! What a StatefulSet makes: pods that have a number, and the claims of each. Pure.
 
+#![warn(clippy::arithmetic_side_effects)]
+
 use serde_json::{Value, json};
 
 use super::view::StatefulSet;

@@ -1,16 +1,19 @@
 //! What the certificate of a tenant's node is good for beside its Node and pods, and how long.
 
+use std::time::Duration;
+
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_types::User;
 use serde_json::{Value, json};
 
-use super::{Attacker, forbidden, kubelet_request};
+use super::{Attacker, TENANT, forbidden, kubelet_request};
 use crate::console::Visitor;
+use crate::edge::Script;
 use crate::platform::until;
 use crate::target::{Cluster, only_on_embedded};
 
@@ -110,4 +113,56 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
         "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
     let renewal = csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await;
     forbidden("the next certificate", renewal);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
+    // On other clusters the lifetime of the certificate is the bound.
+    if !only_on_embedded() {
+        return;
+    }
+    let (cluster, server) = Cluster::with_platform().await;
+    let visitor = Visitor::register(&server, &cluster).await;
+    let attacker = Attacker::join_as(&server, &cluster, &visitor).await;
+    attacker.report_ready().await;
+    let leaves = Patch::Merge(json!({"metadata": {"annotations": {"longshore.dev/leaving": "true"}}}));
+    attacker.nodes().patch(&attacker.name, &PatchParams::default(), &leaves).await.unwrap();
+    let is_gone = async || attacker.nodes().get_opt(&attacker.name).await.unwrap().is_none().then_some(());
+    until("the Node is gone", is_gone).await;
+
+    let own: Api<Node> = Api::all(attacker.node.clone());
+    assert!(own.get_opt(&attacker.name).await.unwrap().is_none(), "it may learn that it is gone");
+    let taint = |effect: &str| json!({"key": TENANT, "value": attacker.tenant, "effect": effect});
+    let tainted = json!({"metadata": {"name": attacker.name, "labels": {TENANT: attacker.tenant}},
+        "spec": {"taints": [taint("NoSchedule"), taint("NoExecute")]}});
+    let refused = attacker.register(&serde_json::from_value(tainted).unwrap()).await;
+    assert!(forbidden("its Node again", refused).contains("the Node of this name is gone"));
+    let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
+    let (request, _) = kubelet_request(&attacker.name);
+    let csr = json!({"metadata": {"name": format!("renewal-{}", attacker.name)}, "spec": {
+        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
+    let renewal = csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await;
+    forbidden("the next certificate", renewal);
+
+    // Another machine takes the name, by another token. Certificates tell seconds apart.
+    let token = format!("bootstrap-token-{}", Script::of(&visitor).await.token_id());
+    let secrets: Api<Secret> = Api::namespaced(attacker.admin.clone(), "kube-system");
+    secrets.delete(&token, &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let successor = Attacker::join_as(&server, &cluster, &visitor).await;
+    successor.report_ready().await;
+    match own.get(&attacker.name).await {
+        Err(kube::Error::Api(status)) => assert_eq!(status.code, 401, "{status:?}"),
+        other => panic!("{other:?}"),
+    }
+    // A Node that was deleted by mistake is created again, and its machine goes on.
+    let first = successor.nodes().get(&successor.name).await.unwrap().metadata.uid;
+    successor.nodes().delete(&successor.name, &DeleteParams::default()).await.unwrap();
+    until("the platform created the Node again", async || {
+        let node = successor.nodes().get_opt(&successor.name).await.unwrap()?;
+        (node.metadata.uid != first).then_some(())
+    })
+    .await;
+    successor.report_ready().await;
 }

@@ -1,0 +1,271 @@
+//! The rules of one role, indexed by their values: a question costs a few lookups, however many rules and values the role has.
+//!
+//! For each of verbs, API groups, resources and names, the index knows the rules in which a value stands. The rules that allow a request
+//! are the intersection of these sets, computed on bits. Sets of more than a few rules are kept as bits, which takes no more memory than the list.
+//!
+//! Invariant: [`IndexedRules::allow`] answers as [`Rule::allows`] of any rule.
+
+use std::collections::BTreeMap;
+
+use super::Attributes;
+use super::rule::Rule;
+
+const BITS: usize = u64::BITS as usize;
+
+/// The rules of a role.
+pub(super) struct IndexedRules {
+    rules: Vec<Rule>,
+    verbs: Postings,
+    groups: Postings,
+    resources: Postings,
+    names: Postings,
+    /// Rules without resource names, as bits.
+    unnamed: Box<[u64]>,
+    /// Rules about paths. Only ClusterRoles have them, which tenants cannot write.
+    of_paths: Vec<usize>,
+}
+
+/// The rules in which each value of one list stands.
+struct Postings {
+    list: fn(&Rule) -> &[String],
+    /// Rule and place in its list, sorted by value, then by rule.
+    entries: Vec<(u32, u32)>,
+    /// Values that stand in many rules: the bits of these rules, by the place of the first entry.
+    dense: BTreeMap<usize, Box<[u64]>>,
+}
+
+impl Postings {
+    fn new(rules: &[Rule], list: fn(&Rule) -> &[String]) -> Self {
+        let words = rules.len().div_ceil(BITS);
+        let indexes = || 0_u32..;
+        let mut entries: Vec<(u32, u32)> = indexes()
+            .zip(rules)
+            .flat_map(|(rule, of)| indexes().zip(list(of)).map(move |(place, _)| (rule, place)))
+            .collect();
+        let value = |entry: &(u32, u32)| value_at(rules, list, *entry);
+        entries.sort_by(|a, b| value(a).cmp(value(b)).then(a.cmp(b)));
+        let (mut dense, mut start) = (BTreeMap::new(), 0_usize);
+        for same in entries.chunk_by(|a, b| value(a) == value(b)) {
+            if same.len() > words.saturating_mul(2) {
+                let mut bits = vec![0; words].into_boxed_slice();
+                for (rule, _) in same {
+                    set(&mut bits, *rule);
+                }
+                dense.insert(start, bits);
+            }
+            start = start.saturating_add(same.len());
+        }
+        Self { list, entries, dense }
+    }
+
+    /// Adds the rules with `value` to `found`.
+    fn add(&self, rules: &[Rule], value: &str, found: &mut [u64]) {
+        let of = |entry: &(u32, u32)| value_at(rules, self.list, *entry);
+        let start = self.entries.partition_point(|entry| of(entry) < value);
+        let same = self.entries.get(start..).unwrap_or_default();
+        if same.first().is_none_or(|first| of(first) != value) {
+            return;
+        }
+        if let Some(bits) = self.dense.get(&start) {
+            count(bits.len());
+            found.iter_mut().zip(bits).for_each(|(found, bits)| *found |= bits);
+            return;
+        }
+        for (rule, _) in same.iter().take_while(|entry| of(entry) == value) {
+            count(1);
+            set(found, *rule);
+        }
+    }
+}
+
+fn value_at(rules: &[Rule], list: fn(&Rule) -> &[String], (rule, place): (u32, u32)) -> &str {
+    let rule = usize::try_from(rule).ok().and_then(|at| rules.get(at));
+    rule.zip(usize::try_from(place).ok()).and_then(|(rule, at)| list(rule).get(at)).map_or("", String::as_str)
+}
+
+fn set(bits: &mut [u64], rule: u32) {
+    let word = usize::try_from(rule / u64::BITS).ok().and_then(|word| bits.get_mut(word));
+    if let Some(word) = word {
+        *word |= 1 << (rule % u64::BITS);
+    }
+}
+
+/// Counts the steps of a question, in tests.
+#[cfg(not(test))]
+const fn count(_: usize) {}
+
+#[cfg(test)]
+use tests::count;
+
+impl IndexedRules {
+    pub fn new(rules: Vec<Rule>) -> Self {
+        let mut unnamed = vec![0; rules.len().div_ceil(BITS)].into_boxed_slice();
+        for (at, _) in (0_u32..).zip(&rules).filter(|(_, rule)| rule.resource_names.is_empty()) {
+            set(&mut unnamed, at);
+        }
+        let of_paths = rules.iter().enumerate().filter(|(_, rule)| !rule.non_resource_urls.is_empty());
+        Self {
+            verbs: Postings::new(&rules, |rule| &rule.verbs),
+            groups: Postings::new(&rules, |rule| &rule.api_groups),
+            resources: Postings::new(&rules, |rule| &rule.resources),
+            names: Postings::new(&rules, |rule| &rule.resource_names),
+            unnamed,
+            of_paths: of_paths.map(|(at, _)| at).collect(),
+            rules,
+        }
+    }
+
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether a rule allows the request.
+    pub fn allow(&self, asked: &Attributes) -> bool {
+        if !asked.is_resource() {
+            return self.of_paths.iter().filter_map(|at| self.rules.get(*at)).any(|rule| rule.allows(asked));
+        }
+        let words = self.unnamed.len();
+        let mut left = vec![0; words];
+        self.verbs.add(&self.rules, "*", &mut left);
+        self.verbs.add(&self.rules, &asked.verb, &mut left);
+        let mut scratch = vec![0; words];
+        let mut narrow = |add: &dyn Fn(&mut [u64])| {
+            scratch.fill(0);
+            add(&mut scratch);
+            count(words);
+            left.iter_mut().zip(&scratch).for_each(|(left, found)| *left &= found);
+            left.iter().any(|left| *left != 0)
+        };
+        narrow(&|found| {
+            self.groups.add(&self.rules, "*", found);
+            self.groups.add(&self.rules, &asked.group, found);
+        }) && narrow(&|found| self.add_resources(asked, found))
+            && narrow(&|found| {
+                found.copy_from_slice(&self.unnamed);
+                self.names.add(&self.rules, &asked.name, found);
+            })
+    }
+
+    /// Adds the rules about a resource: `*`, the resource with its subresource, or `*/<subresource>`.
+    fn add_resources(&self, asked: &Attributes, found: &mut [u64]) {
+        let mut add = |resource: &str| self.resources.add(&self.rules, resource, found);
+        add("*");
+        let (resource, subresource) = (&asked.resource, &asked.subresource);
+        // A review may ask about names that no resource has: a slash belongs to no resource.
+        let is_name = !resource.contains('/');
+        match (subresource.is_empty(), is_name) {
+            (true, true) => add(resource),
+            (true, false) => {}
+            (false, _) => {
+                add(&format!("*/{subresource}"));
+                if is_name {
+                    add(&format!("{resource}/{subresource}"));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// Steps of all questions of this thread.
+        pub static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub fn count(steps: usize) {
+        STEPS.set(STEPS.get() + steps);
+    }
+
+    fn texts(values: &[&str]) -> Vec<String> {
+        values.iter().map(|&value| value.to_owned()).collect()
+    }
+
+    fn rule(verbs: &[&str], groups: &[&str], resources: &[&str], names: &[&str]) -> Rule {
+        Rule {
+            verbs: texts(verbs),
+            api_groups: texts(groups),
+            resources: texts(resources),
+            resource_names: texts(names),
+            non_resource_urls: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn index_answers_as_the_rules_do() {
+        let mut rules = vec![
+            rule(&["get", "get"], &[""], &["pods", "pods/log"], &[]),
+            rule(&["*"], &["apps"], &["*/scale"], &["a", "b"]),
+            rule(&["list"], &["*"], &["*"], &[""]),
+            rule(&["get"], &["x"], &["a/b/c"], &[]),
+            rule(&["get"], &[], &["secrets"], &[]),
+        ];
+        rules.push(Rule { verbs: texts(&["get"]), non_resource_urls: texts(&["/a/*"]), ..Rule::default() });
+        // Enough rules for several words, and for values that stand in many of them.
+        for n in 0..300 {
+            rules.push(rule(&["watch"], &["many"], &["things"], &[&format!("n{n}")]));
+        }
+        let index = IndexedRules::new(rules.clone());
+        let mut allowed = 0;
+        for verb in ["get", "list", "watch", "*", ""] {
+            for group in ["", "apps", "x", "many", "*"] {
+                for resource in ["pods", "deployments", "a", "a/b", "pods/log", "things", "*", ""] {
+                    for subresource in ["", "log", "scale", "b/c", "c"] {
+                        for name in ["", "a", "n0", "n299", "n300"] {
+                            let asked = Attributes {
+                                verb: verb.to_owned(),
+                                group: group.to_owned(),
+                                resource: resource.to_owned(),
+                                subresource: subresource.to_owned(),
+                                name: name.to_owned(),
+                                ..Attributes::default()
+                            };
+                            let expected = rules.iter().any(|rule| rule.allows(&asked));
+                            assert_eq!(index.allow(&asked), expected, "{asked:?}");
+                            allowed += usize::from(expected);
+                        }
+                    }
+                }
+            }
+        }
+        assert!(allowed > 20, "{allowed}");
+        let path = |path: &str| Attributes { verb: "get".into(), path: path.into(), ..Attributes::default() };
+        assert!(index.allow(&path("/a/b")) && !index.allow(&path("/b")));
+        assert!(!IndexedRules::new(Vec::new()).allow(&path("/a")));
+    }
+
+    #[test]
+    fn question_about_a_role_of_many_values_takes_few_steps() {
+        let many: Vec<String> = (0..16_000).map(|n| format!("v{n}")).collect();
+        let one = Rule {
+            verbs: many.clone(),
+            api_groups: vec!["g".to_owned()],
+            resources: many.clone(),
+            resource_names: many,
+            non_resource_urls: Vec::new(),
+        };
+        // Rules that fit in all but one respect, each in another.
+        let near = |n: usize| {
+            let value =
+                |at: usize, fits: &str| if n % 4 == at { "other".to_owned() } else { fits.to_owned() };
+            rule(&[&value(0, "get")], &[&value(1, "g")], &[&value(2, "pods")], &[&value(3, "a")])
+        };
+        let asked = Attributes {
+            verb: "get".to_owned(),
+            group: "g".to_owned(),
+            resource: "pods".to_owned(),
+            name: "a".to_owned(),
+            ..Attributes::default()
+        };
+        for rules in [vec![one], (0..5_000).map(near).collect()] {
+            let index = IndexedRules::new(rules);
+            STEPS.set(0);
+            assert!(!index.allow(&asked));
+            assert!(STEPS.get() < 1_000, "{}", STEPS.get());
+        }
+    }
+}
