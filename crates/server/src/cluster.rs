@@ -17,6 +17,8 @@ use kube_embedded::sim::Simulation;
 use kube_embedded::store::OpenError;
 use tokio::net::TcpListener;
 
+use crate::budgets;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("cannot open the embedded cluster in `{}`", data.display())]
@@ -77,6 +79,8 @@ pub async fn open_embedded(
         names,
         simulation,
         connections,
+        limits: budgets::kubernetes(),
+        work: budgets::kubernetes_work(),
         audit: Some(audit),
         ..embedded::Config::default()
     };
