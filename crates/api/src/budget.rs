@@ -115,11 +115,12 @@ impl Account {
                 response.map(|body| Body::new(Followed { body, _stream: stream, _reserved: reserved }))
             );
         };
-        if size > BASE_BYTES && reserved.held() > size {
-            // A large answer that was smaller than expected.
+        let needed = size.max(BASE_BYTES);
+        if reserved.held() > needed {
+            // A large answer that is smaller than expected.
             drop(reserved);
-            reserved = self.reserve(size)?;
-        } else if let Err(rejected) = reserved.grow(size.saturating_sub(reserved.held())) {
+            reserved = self.reserve(needed)?;
+        } else if let Err(rejected) = reserved.grow(needed.saturating_sub(reserved.held())) {
             let problem = Problem::from(rejected);
             return Err(if method.is_safe() { problem } else { problem.after_the_fact() });
         }
@@ -262,6 +263,18 @@ mod tests {
         assert!(answer(&greedy, size).await.is_err());
         chunks.clear();
         assert!(answer(&greedy, size).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn large_answer_that_is_small_holds_little() {
+        let governor = governor();
+        let actor = account(&governor, [192, 0, 2, 1]);
+        let actor = Account { level: Level::Authenticated, ..actor };
+        let mut unread = Vec::new();
+        for _ in 0..100 {
+            let admitted = actor.admit(true).await.unwrap();
+            unread.push(actor.charge(Response::new(Body::from("none")), admitted, &Method::GET).unwrap());
+        }
     }
 
     #[tokio::test]
