@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::platform::{Person, until};
+use crate::platform::{Person, call, until};
 use crate::releases::charts::{asked, at, keep, until_state};
 use crate::target::Cluster;
 
@@ -111,14 +111,21 @@ async fn tenant_leaves_large_answers_unread_and_stops_nobody() {
     for number in 0..ASKED {
         unread.ask(number, &path, &attacker.token).await;
     }
-    let good = timeout(Duration::from_mins(1), unread.answered(ASKED)).await.unwrap();
-    assert!(
-        (1..=SHARE / MANIFEST).contains(&usize::try_from(good).unwrap()),
-        "{good} of {ASKED} were answered"
-    );
+    let mut good = timeout(Duration::from_mins(1), unread.answered(ASKED)).await.unwrap();
+    // A slow machine refuses some because they waited too long: one after the other, the budget decides.
+    for number in ASKED.. {
+        unread.ask(number, &path, &attacker.token).await;
+        if timeout(Duration::from_mins(1), unread.answered(1)).await.unwrap() == 0 {
+            break;
+        }
+        good += 1;
+        assert!(usize::try_from(good).unwrap() <= SHARE / MANIFEST, "{good} were answered");
+    }
+    assert!((1..=SHARE / MANIFEST).contains(&usize::try_from(good).unwrap()), "{good} were answered");
 
     // The attacker's budget is used up, the victim's is not.
-    let refused = attacker.call(Method::GET, &manifest(&attacker), None).await;
+    let platform = server.platform_without_retries();
+    let refused = call(&platform, Some(&attacker.token), Method::GET, &manifest(&attacker), None).await;
     assert_eq!(refused.code, 429, "{:.200}", refused.text);
     assert_ne!(refused.header("retry-after"), "");
     assert_eq!(refused.json()["code"], "budget", "{}", refused.text);
