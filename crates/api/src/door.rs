@@ -15,6 +15,7 @@ use events::audit::{Outcome, Record};
 use tenancy::Error;
 
 use crate::Api;
+use crate::budget::Account;
 use crate::call::{Entry, IDEMPOTENCY_KEY, only_known, params, query_of};
 use crate::credentials::Credentials;
 use crate::dialect::Dialect;
@@ -46,6 +47,7 @@ pub struct Door {
     pub saying: Option<(&'static str, &'static str)>,
     pub dialect: Dialect,
     pub within: Duration,
+    pub large: bool,
 }
 
 /// Lets a request through to its handler, or not.
@@ -73,7 +75,8 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         smuggles_nothing(&parts.headers)?;
         let near = peer::is_local(&parts.headers, peer);
         if token.is_none() && door.looks_into_body(&parts) {
-            (body, token) = form::token(&parts.headers, body).await?;
+            let account = Account::of(&door.api.governor, None, from);
+            (body, token) = form::token(&parts.headers, body, account).await?;
         }
         let actor = door.recognise(&parts.method, &parts.headers, token.as_deref(), near).await?;
         if let Some(actor) = &actor {
@@ -83,7 +86,17 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
         params.check()?;
         door.understands(&parts)?;
         parts.extensions.insert(Entry { actor: actor.clone(), from, params });
-        let response = next.run(Request::from_parts(parts, body)).await;
+        let response = if door.is_health() {
+            next.run(Request::from_parts(parts, body)).await
+        } else {
+            let account = Account::of(&door.api.governor, actor.as_ref(), from);
+            let admitted = account.admit(door.large).await?;
+            let method = parts.method.clone();
+            parts.extensions.insert(account.clone());
+            let response = next.run(Request::from_parts(parts, body)).await;
+            account.release();
+            account.charge(response, admitted, &method)?
+        };
         Ok::<_, Problem>(match actor {
             Some(actor) => door.keep(response, &actor),
             None => response,
@@ -102,6 +115,11 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
 }
 
 impl Door {
+    /// Health checks count nothing: a server whose callers are over their budget is not a broken one.
+    fn is_health(&self) -> bool {
+        self.act.starts_with("health.")
+    }
+
     /// What the audit trail calls it.
     fn act(&self, parts: &Parts) -> &'static str {
         self.saying.filter(|(word, _)| said(parts, word)).map_or(self.act, |(_, act)| act)

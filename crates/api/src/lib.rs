@@ -3,13 +3,14 @@
 //! A handler unwraps a request, calls one function of a domain crate and dresses the answer; it decides nothing. Modules in
 //! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
 //! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
-//! [`until_revoked`], [`until_stopped`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
+//! [`until_revoked`], [`until_stopped`]); the memory that a caller may hold ([`budget`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
 //! routes ([`native`]) and those of the OpenYurt console ([`openyurt`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
 //!
 //! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
 
 pub mod actions;
 pub mod answer;
+pub mod budget;
 pub mod call;
 pub mod credentials;
 pub mod dialect;
@@ -42,6 +43,7 @@ use domain::Actor;
 use domain::clock::Clock;
 use events::audit::Sink;
 use fleet::Fleet;
+use governor::Governor;
 use releases::Releases;
 use tenancy::Tenancy;
 
@@ -62,6 +64,8 @@ pub struct Api {
     pub audit: Arc<dyn Sink>,
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,
+    /// What callers may hold; see [`budget`].
+    pub governor: Governor,
 }
 
 /// What the configuration says of the doors.
@@ -105,9 +109,21 @@ pub fn router(api: &Api) -> Router {
 pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
     for row in table {
-        let Route { path, act, needs, query, versioned, once, saying, dialect, within, handler, .. } = row;
-        let door =
-            Arc::new(Door { api: api.clone(), act, needs, query, versioned, once, saying, dialect, within });
+        let Route {
+            path, act, needs, query, versioned, once, saying, dialect, within, large, handler, ..
+        } = row;
+        let door = Arc::new(Door {
+            api: api.clone(),
+            act,
+            needs,
+            query,
+            versioned,
+            once,
+            saying,
+            dialect,
+            within,
+            large,
+        });
         router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));
     }
     let router = router

@@ -80,6 +80,19 @@ impl Problem {
         Self { object, ..self }
     }
 
+    /// With a wait of its own, in seconds.
+    pub fn retry_after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
+    /// For a request that was carried out, and whose answer cannot be sent.
+    pub fn after_the_fact(self) -> Self {
+        Self {
+            detail: format!("{}; what was asked for has been done, its answer was too large", self.detail),
+            ..self
+        }
+    }
+
     /// The word for programs.
     pub fn code(&self) -> &'static str {
         self.code

@@ -40,6 +40,8 @@ pub struct Route {
     pub dialect: Dialect,
     /// How long its answer may take to begin.
     pub within: Duration,
+    /// Whether its answers may have megabytes; few of them are made at once.
+    pub large: bool,
     pub takes: Option<Taken>,
     pub gives: Gift,
     pub handler: MethodRouter<Api>,
@@ -69,6 +71,11 @@ impl Route {
     /// Waits for something that takes its time.
     pub fn within(self, within: Duration) -> Self {
         Self { within, ..self }
+    }
+
+    /// Answers with what may have megabytes.
+    pub fn large(self) -> Self {
+        Self { large: true, ..self }
     }
 
     /// Changes something that has versions.
@@ -116,6 +123,7 @@ where
         saying: None,
         dialect: Dialect::Native,
         within: door::TIMEOUT,
+        large: false,
         takes: B::taken(),
         gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
         handler: on(filter, handle),
@@ -173,6 +181,7 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
         saying: None,
         dialect: Dialect::Native,
         within: door::TIMEOUT,
+        large: false,
         takes: None,
         gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },
         handler: on(MethodFilter::GET, handler),

@@ -2,18 +2,21 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::body::HttpBody;
-use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use domain::Kind;
+use futures::StreamExt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::budget::Account;
 use crate::problem::{Problem, shortened};
 
 /// More than any of these bodies needs.
@@ -60,7 +63,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Take
             let detail = "the body has to be JSON, and Content-Type has to say so";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
-        parse(&whole(request, LIMIT).await?).map(Self)
+        parse(&whole(request, LIMIT, PARSED).await?).map(Self)
     }
 }
 
@@ -101,7 +104,7 @@ impl Takes for Archive {
             let detail = "the body has to be an archive, and Content-Type has to say `application/gzip`";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
-        Ok(Self(whole(request, ARCHIVE_LIMIT).await?))
+        Ok(Self(whole(request, ARCHIVE_LIMIT, 1).await?))
     }
 }
 
@@ -113,15 +116,44 @@ pub fn is_said(headers: &HeaderMap, kinds: &[&str]) -> bool {
     })
 }
 
-/// The whole body. What says itself that it is too large is not read at all.
-pub async fn whole(request: Request, limit: usize) -> Result<Bytes, Problem> {
+/// How many bytes a parsed body takes for each byte of its text.
+pub const PARSED: u64 = 16;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The whole body, at the expense of the request's [`Account`], which counts `weight` bytes for each byte until the handler has ended.
+/// What says itself that it is too large is not read at all.
+pub async fn whole(request: Request, limit: usize, weight: u64) -> Result<Bytes, Problem> {
     let too_large =
         || Problem::new(Kind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
     let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if said.is_some_and(|length: u64| length > limit as u64) {
         return Err(too_large());
     }
-    to_bytes(request.into_body(), limit).await.map_err(|_| too_large())
+    let account = request.extensions().get::<Account>().cloned();
+    let mut reserved = account.as_ref().map(|account| account.reserve(0)).transpose()?;
+    let mut frames = request.into_body().into_data_stream();
+    let mut body = Vec::new();
+    let read = async {
+        while let Some(frame) = frames.next().await {
+            let frame = frame.map_err(|_| Problem::invalid("the body could not be read"))?;
+            if frame.len() > limit.saturating_sub(body.len()) {
+                return Err(too_large());
+            }
+            if let Some(reserved) = &mut reserved {
+                reserved.grow((frame.len() as u64).saturating_mul(weight))?;
+            }
+            body.extend_from_slice(&frame);
+        }
+        Ok(())
+    };
+    tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(|_| {
+        Problem::of_status(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not arrive in time")
+    })??;
+    if let (Some(account), Some(reserved)) = (account, reserved) {
+        account.keep(reserved);
+    }
+    Ok(body.into())
 }
 
 /// A part of a body in the words of a custom resource, which would overlook what they do not know: that is refused here.
@@ -248,7 +280,7 @@ impl<const MAX: usize> JsonSchema for Text<MAX> {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
+    use axum::body::{Body, to_bytes};
     use axum::response::IntoResponse;
     use proptest::prelude::*;
 

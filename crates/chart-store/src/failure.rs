@@ -7,6 +7,7 @@ use governor::Rejected;
 use governor::work::WorkError;
 use helm_chart::LoadError;
 use helm_chart::index::IndexError;
+pub use kube_access::failure::reason;
 
 use crate::digest::Digest;
 use crate::oci::{BadReference, RegistryError};
@@ -145,23 +146,6 @@ pub(crate) fn of_work(error: WorkError) -> Kind {
         WorkError::Rejected(_) => Kind::Exhausted,
         WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_) => Kind::Timeout,
         WorkError::Panicked => Kind::Internal,
-    }
-}
-
-/// The reason of a failed call of the platform's own, for tenants. The whole error is its source, for the log.
-pub fn reason(error: &kube::Error) -> &'static str {
-    match error {
-        kube::Error::Api(status) => match status.code {
-            401 | 403 => "the platform is not permitted to",
-            404 => "it is not there",
-            409 => "it was changed at the same time",
-            413 => "it is too large",
-            422 => "it is not valid",
-            429 => "the cluster is busy",
-            _ => "the cluster failed",
-        },
-        kube::Error::Service(_) | kube::Error::HyperError(_) => "the cluster does not answer",
-        _ => "the cluster's answer cannot be understood",
     }
 }
 

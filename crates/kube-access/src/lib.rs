@@ -1,11 +1,12 @@
 //! What every user of a cluster needs of it, over a `kube::Client` and nothing else.
 //!
-//! Modules in reading order: as whom one asks ([`clients`]), what its path and query may be ([`verb`]), how long one waits ([`patience`]) and whether somebody may
-//! ([`review`]), how a full workspace is told from a missing permission ([`storage_budget`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), the controller runtime ([`controller`]),
+//! Modules in reading order: as whom one asks ([`clients`]), what its path and query may be ([`verb`]), how long one waits ([`patience`]), what tenants read of a failure
+//! ([`failure`]) and whether somebody may ([`review`]), how a full workspace is told from a missing permission ([`storage_budget`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), the controller runtime ([`controller`]),
 //! and to be the only one who does something ([`judge`], [`lock`]: a Lease that one of many may hold).
 
 pub mod clients;
 pub mod controller;
+pub mod failure;
 pub mod feed;
 pub mod install;
 pub mod judge;

@@ -114,6 +114,7 @@ pub struct RunAs {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdministratorGrant {
     /// The administrator's id.
+    #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     pub user: String,
     /// The UID of the administrator's account.
     pub uid: String,

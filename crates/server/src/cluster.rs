@@ -18,6 +18,8 @@ use kube_embedded::sim::Simulation;
 use kube_embedded::store::{OpenError, StorageBudget};
 use tokio::net::TcpListener;
 
+use crate::budgets;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("cannot open the embedded cluster in `{}`", data.display())]
@@ -85,6 +87,8 @@ pub async fn open_embedded(
         simulation,
         connections,
         storage: Some(storage),
+        limits: budgets::kubernetes(),
+        work: budgets::kubernetes_work(),
         audit: Some(audit),
         ..embedded::Config::default()
     };

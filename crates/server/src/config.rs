@@ -80,6 +80,10 @@ pub struct Accounts {
     pub max_nodes: u32,
     /// How long an expired account can be brought back.
     pub grace_hours: u32,
+    /// What all workspaces that one account created may use together, where it is not the default.
+    pub quota: BTreeMap<String, String>,
+    /// What a new workspace may use, where it is not the default.
+    pub workspace_quota: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +168,8 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
     ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
     ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
+    ("accounts.quota",       "",                         "what all workspaces of one account may use together, such as pods=200,requests.cpu=16; what is not named keeps its default"),
+    ("accounts.workspace_quota", "",                     "the same for each new workspace"),
     ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
     ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
     ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
@@ -364,8 +370,9 @@ impl Config {
                 );
             }
         }
-        let Accounts { registration_open, valid_days, max_nodes, grace_hours } = self.accounts;
-        let registration = if registration_open { "open" } else { "closed" };
+        let Accounts { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
+            &self.accounts;
+        let registration = if *registration_open { "open" } else { "closed" };
         section(
             "accounts",
             &[
@@ -373,6 +380,8 @@ impl Config {
                 ("valid_days", Some(valid_days.to_string())),
                 ("max_nodes", Some(max_nodes.to_string())),
                 ("grace_hours", Some(grace_hours.to_string())),
+                ("quota", limits_text(quota).as_deref().map(quoted)),
+                ("workspace_quota", limits_text(workspace_quota).as_deref().map(quoted)),
             ],
         );
         section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
@@ -530,7 +539,30 @@ fn accounts<'v>(
         valid_days: amount("accounts.valid_days", 7, 36_500, "a whole number up to 36500")?,
         max_nodes: amount("accounts.max_nodes", 3, 10_000, "a whole number up to 10000")?,
         grace_hours: amount("accounts.grace_hours", 24, 87_600, "a whole number up to 87600")?,
+        quota: limits("accounts.quota", given("accounts.quota").map_or("", String::as_str))?,
+        workspace_quota: limits(
+            "accounts.workspace_quota",
+            given("accounts.workspace_quota").map_or("", String::as_str),
+        )?,
     })
+}
+
+/// Resources with their amounts, in the words of a ResourceQuota.
+fn limits(key: &str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    let expected = "resources of a ResourceQuota with their amounts, such as pods=200,requests.cpu=16";
+    let named = value.split(',').map(str::trim).filter(|limit| !limit.is_empty());
+    let pair = |limit: &str| {
+        let (resource, amount) = limit.split_once('=').ok_or_else(|| invalid(key, value, expected))?;
+        Ok((resource.trim().to_owned(), amount.trim().to_owned()))
+    };
+    let limits = named.map(pair).collect::<Result<BTreeMap<_, _>, ConfigError>>()?;
+    tenancy::quota::shares(&limits, &[]).map_err(|_| invalid(key, value, expected))?;
+    Ok(limits)
+}
+
+fn limits_text(limits: &BTreeMap<String, String>) -> Option<String> {
+    let pairs: Vec<String> = limits.iter().map(|(resource, amount)| format!("{resource}={amount}")).collect();
+    (!pairs.is_empty()).then(|| pairs.join(","))
 }
 
 fn connections<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Connections, ConfigError> {
@@ -668,6 +700,10 @@ mod tests {
                 "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from",
             ),
             (
+                "[accounts]\nquota = \"pods\"\n",
+                "`accounts.quota` must be resources of a ResourceQuota with their amounts, such as pods=200,requests.cpu=16, not `pods`",
+            ),
+            (
                 "[accounts]\nregistration = \"maybe\"\n",
                 "`accounts.registration` must be open or closed, not `maybe`",
             ),
@@ -743,10 +779,12 @@ mod tests {
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\nquota = \"pods=200\"\nworkspace_quota = \"requests.cpu=2, pods=9\"\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);
+        assert_eq!(config.accounts.quota, BTreeMap::from([("pods".to_owned(), "200".to_owned())]));
+        assert_eq!(config.accounts.workspace_quota.len(), 2);
         assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
         let file = "[server]\nlisten = \"127.0.0.1:0\"\n[kube]\nkubeconfig = \"/a \\\"b\\\"\"\ncontext = \"c\"\n[logs]\nformat = \"json\"\n";
         let config = read(file, &[], Flags::default()).unwrap();

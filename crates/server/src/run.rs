@@ -13,10 +13,9 @@ use api::until_stopped::until_stopped;
 use api::{Api, Metrics, Readiness};
 use chart_store::Charts;
 use chart_store::packages::Limits;
-use chart_store::work::pool_limits;
 use domain::clock::{Clock, SystemClock};
 use fleet::Fleet;
-use governor::metrics::WorkCollector;
+use governor::metrics::{GovernorCollector, WorkCollector};
 use governor::work::WorkPool;
 use kube_access::controller::runtime;
 use kube_access::{Clients, Lock, Lost};
@@ -25,7 +24,7 @@ use kube_embedded::store::StorageBudget;
 use kube_types::SYSTEM_NAMESPACE;
 use kube_types::marks::WORKSPACE;
 use outbound::{Dialer, Policy};
-use releases::Releases;
+use releases::{Releases, Renderer};
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
 use tenancy::administrator::Prepared;
@@ -33,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::audit::KubernetesAudit;
+use crate::budgets;
 use crate::cluster::{self, ClusterError};
 use crate::config::{Accounts, Config, Kube, Store};
 use crate::endpoints::Endpoints;
@@ -41,6 +41,7 @@ use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
 use crate::listener::supervise;
 use crate::logs::{AuditLog, LostLines};
+use crate::sending::until_sent;
 use crate::tls;
 
 /// The Lease of whoever looks for the first administrator.
@@ -167,14 +168,17 @@ pub async fn run(
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Fetching, unpacking, indexing and rendering share one budget.
-    let work = WorkPool::new(&pool_limits());
+    let work = WorkPool::new(&budgets::charts());
     let ((tenancy, releases), fleet) =
         start(&config, &clients, &clock, kube.as_deref(), address, &work).await?;
 
+    let governor = api::budget::governor();
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), |registry| {
         leadership.register(registry);
         runtime().register(registry);
+        let of_port = registry.sub_registry_with_prefix("http");
+        of_port.register_collector(Box::new(GovernorCollector::new(governor.clone())));
         LostLines::register(registry);
         let pools = vec![("charts", work)];
         match &embedded {
@@ -211,6 +215,7 @@ pub async fn run(
             hosts: config.hosts.clone(),
             version: env!("CARGO_PKG_VERSION"),
         },
+        governor,
     };
     let routes = api::router(&api);
     let until_requests_end = stopping.subscribe();
@@ -221,7 +226,7 @@ pub async fn run(
         }
     };
     let service = move |peer, _: Option<&CertificateDer<'_>>| {
-        until_stopped(api::of_peer(routes.clone(), peer), request_end.clone())
+        until_sent(until_stopped(api::of_peer(routes.clone(), peer), request_end.clone()))
     };
     // Behind a proxy all connections come from its address.
     let per_address = if config.trusted_proxy { connections.total } else { connections.per_address };
@@ -343,7 +348,8 @@ async fn start_releases(
     let limits = Limits { quota, capacity, ..Limits::default() };
     let charts = Charts::with_limits(clients.own(), outgoing, clock.clone(), limits, work.clone());
     let people = Arc::new(Directory(tenancy.clone()));
-    Releases::start(clients.clone(), charts, people, clock.clone(), holder).await
+    let renderer = Renderer::with_pool(work.clone());
+    Releases::start_with(renderer, clients.clone(), charts, people, clock.clone(), holder).await
 }
 
 /// What only one server of a cluster does.
@@ -371,9 +377,10 @@ async fn first_administrator(
 
 /// What the configuration says of tenants.
 fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
-    let Accounts { registration_open, valid_days, max_nodes, grace_hours } = config.accounts;
+    let Accounts { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
+        config.accounts.clone();
     let (Kube::Embedded { external_url, .. } | Kube::Real { external_url, .. }) = &config.kube;
-    tenancy::Settings {
+    let mut settings = tenancy::Settings {
         registration_open,
         valid_days: valid_days.into(),
         max_nodes: max_nodes.into(),
@@ -381,5 +388,8 @@ fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
         join_tool: config.join_tool.clone(),
         account_grace: Duration::from_hours(grace_hours.into()),
         ..tenancy::Settings::default()
-    }
+    };
+    settings.person_quota.extend(quota);
+    settings.quota.extend(workspace_quota);
+    settings
 }

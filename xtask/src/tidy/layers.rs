@@ -61,6 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "domain",
             "events",
             "fleet",
+            "governor",
             "helm-release",
             "kube-apply",
             "kube-types",

@@ -9,9 +9,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::budget::Account;
 use crate::dialect::TOKEN;
 use crate::problem::{Problem, shortened};
-use crate::sent::{Taken, Takes, is_said, parse, whole};
+use crate::sent::{PARSED, Taken, Takes, is_said, parse, whole};
 
 /// More than any of these bodies needs; an old client may send its whole kubeconfig.
 const LIMIT: usize = 128 * 1024;
@@ -30,7 +31,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Takes for Form<T> {
 
     async fn read(request: Request) -> Result<Self, Problem> {
         let headers = request.headers().clone();
-        let body = whole(request, LIMIT).await?;
+        let body = whole(request, LIMIT, PARSED).await?;
         parse(&json(&headers, body)?).map(Self)
     }
 }
@@ -79,10 +80,15 @@ fn json(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Problem> {
 }
 
 /// The token among what was sent, and the body for whoever reads it next. What cannot be read has none.
-pub async fn token(headers: &HeaderMap, body: Body) -> Result<(Body, Option<String>), Problem> {
+pub async fn token(
+    headers: &HeaderMap,
+    body: Body,
+    account: Account,
+) -> Result<(Body, Option<String>), Problem> {
     let mut request = Request::new(body);
+    request.extensions_mut().insert(account);
     request.headers_mut().extend(headers.get(CONTENT_TYPE).map(|kind| (CONTENT_TYPE, kind.clone())));
-    let bytes = whole(request, LIMIT).await?;
+    let bytes = whole(request, LIMIT, PARSED).await?;
     let read = json(headers, bytes.clone()).ok();
     let fields = read.and_then(|json| serde_json::from_slice::<Map<String, Value>>(&json).ok());
     let token = fields.and_then(|fields| fields.get(TOKEN)?.as_str().map(str::to_owned));
@@ -144,7 +150,8 @@ mod tests {
             ("text/plain", "token=t", None),
         ] {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, kind.parse().unwrap())]);
-            let (again, found) = token(&headers, Body::from(body)).await.unwrap();
+            let account = Account::of(&crate::budget::governor(), None, None);
+            let (again, found) = token(&headers, Body::from(body), account).await.unwrap();
             assert_eq!(found.as_deref(), expected, "{body}");
             assert_eq!(axum::body::to_bytes(again, 999).await.unwrap(), body.as_bytes());
         }

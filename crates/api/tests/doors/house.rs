@@ -197,6 +197,7 @@ impl House {
             audit: audit.clone(),
             clock,
             settings,
+            governor: api::budget::governor(),
         };
         let house = Self { world, fault, api, audit, leading: Mutex::default() };
         house.lead();

@@ -3,6 +3,7 @@
 
 mod acts;
 mod audit;
+mod budgets;
 mod canary;
 mod console;
 mod description;

@@ -154,6 +154,11 @@ fn objects() -> Vec<Value> {
             "releaseName": "web", "workspace": "acme", "cluster": "host", "namespace": "acme", "version": 1,
             "source": {"repo": "acme.charts"}, "chart": chart, "valuesRef": {"name": "a", "key": "b"},
             "roles": [{"kind": "Deployment", "name": "web", "container": "web"}], "runAs": {"user": "u1", "uid": "0"},
+            "asAdministrator": {"user": "u1", "uid": "0", "version": 1},
+        }}),
+        json!({"kind": "HelmRequest", "spec": {
+            "releaseName": "web", "workspace": "acme", "cluster": "host", "namespace": "acme", "version": 1,
+            "source": {"package": "pkg-0"}, "chart": chart, "runAs": {"user": "u1", "uid": "0"},
         }}),
         json!({"kind": "HelmRepo", "spec": {
             "name": "charts", "workspace": "acme", "url": "https://charts.example.com", "credentialRef": {"name": "a"},

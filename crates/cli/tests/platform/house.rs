@@ -78,6 +78,7 @@ impl House {
                 token_parameter: true,
                 hosts: Vec::new(),
             },
+            governor: api::budget::governor(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::is_false;
 use crate::progress::Transition;
 
+/// A regular expression of the names that charts have in their own metadata, or nothing.
+const CHART_NAME_PATTERN: &str = r"^([A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*)?$";
+
 /// How many objects that are not ready are named.
 pub const NOT_READY: usize = 20;
 /// How many objects outside the namespace are listed.
@@ -124,6 +127,7 @@ pub struct Revision {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedChart {
+    #[schemars(length(max = 250), regex(pattern = CHART_NAME_PATTERN))]
     pub name: String,
     pub version: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]

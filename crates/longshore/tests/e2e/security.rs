@@ -1,12 +1,14 @@
 //! Attacks by tenants, each named for the attack.
 //!
 //! Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and sessions ([`access`]), names of workspaces
-//! ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests ([`traffic`]), floods of frames ([`floods`]),
+//! ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests ([`traffic`]), unread answers
+//! ([`answers`]), floods of frames ([`floods`]),
 //! hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes stored
 //! ([`storage_budget`]), members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process
 //! ([`storage`]). Several hostile tenants at once: [`hostile_load`].
 
 mod access;
+mod answers;
 mod chaos;
 mod charts;
 mod controllers;

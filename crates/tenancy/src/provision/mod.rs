@@ -39,6 +39,7 @@ use kube::core::{ClusterResourceScope, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
+use kube_access::failure::reason;
 use kube_access::feed::{Change, Feed};
 use kube_access::queue::{self, Next};
 use kube_types::progress::condition;
@@ -72,20 +73,14 @@ const NOT_YET: &str = "NotYet";
 /// When something is looked at again that should have been heard of by then.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Why a pass could not be finished. It is tried again after a pause.
+/// Why a reconcile could not be finished. It is tried again after a pause. The text is for conditions and Events, which tenants
+/// read; the cause is for the log.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing}: {}", words(cause))]
+#[error("cannot {doing}: {}", reason(cause))]
 pub(crate) struct ProvisionError {
     doing: String,
+    #[source]
     cause: kube::Error,
-}
-
-/// What Kubernetes itself said, where it said anything.
-fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 impl ProvisionError {

@@ -1,0 +1,297 @@
+//! Memory held for a caller: request bodies while they are read and parsed, and answers until they are sent.
+//!
+//! Every request behind a [`door`](crate::door) has an [`Account`], which belongs to the caller's flow: the user, or the address
+//! of a caller without credentials. A body is counted as it arrives, before it is kept, and released when the handler has ended. An
+//! answer is counted before it is sent, in chunks: the transport drops a chunk when it has been written to the connection, and with
+//! the last chunk the reservation ends. A caller over the budget gets 429 with `Retry-After`.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{Method, Response};
+use domain::{Actor, Kind};
+use governor::bytes::Reserved;
+use governor::seats::Seat;
+use governor::streams::Stream;
+use governor::{Flow, Governor, Level, LevelLimits, Limits, Rejected};
+use http_body::{Frame, SizeHint};
+
+use crate::problem::Problem;
+
+const MIB: u64 = 1 << 20;
+/// Reserved for every request before its handler runs; most answers are smaller.
+const BASE_BYTES: u64 = 8 << 10;
+/// Reserved while a large answer is made, whose size is not known yet.
+const LARGE_BYTES: u64 = 4 * MIB;
+/// Answers are sent in chunks of at most this size.
+const CHUNK: usize = 64 << 10;
+
+/// Limits of the platform's port. Seats are for large answers only.
+pub fn limits() -> LevelLimits {
+    let authenticated = Limits {
+        seats: 8,
+        seats_per_flow: 2,
+        queue: 400,
+        queue_per_flow: 40,
+        wait: Duration::from_secs(15),
+        bytes: 64 * MIB,
+        bytes_per_flow: 24 * MIB,
+        streams: 5_000,
+        streams_per_flow: 200,
+    };
+    let anonymous =
+        Limits { bytes: 8 * MIB, bytes_per_flow: 2 * MIB, streams: 16, streams_per_flow: 4, ..authenticated };
+    // The platform does not call itself by its port.
+    let platform = Limits { bytes: 0, bytes_per_flow: 0, streams: 0, streams_per_flow: 0, ..authenticated };
+    LevelLimits([platform, authenticated, anonymous])
+}
+
+/// The budgets of the platform's port, with the limits of [`limits`].
+pub fn governor() -> Governor {
+    Governor::new(&limits())
+}
+
+/// The budget that a request uses, and what its body holds. Clones share both.
+#[derive(Clone)]
+pub struct Account {
+    governor: Governor,
+    level: Level,
+    flow: Flow,
+    bodies: Arc<Mutex<Vec<Reserved>>>,
+}
+
+impl Account {
+    /// The account of `actor`, or of an address where nobody is known.
+    pub fn of(governor: &Governor, actor: Option<&Actor>, from: Option<IpAddr>) -> Self {
+        let (level, flow) = match actor {
+            Some(actor) => (
+                Level::Authenticated,
+                actor.id().map_or_else(|| governor.flow(from), |id| governor.flow(id.to_string())),
+            ),
+            None => (Level::Anonymous, governor.flow(from)),
+        };
+        Self { governor: governor.clone(), level, flow, bodies: Arc::default() }
+    }
+
+    /// Reserves `bytes`; call it before they are allocated.
+    pub fn reserve(&self, bytes: u64) -> Result<Reserved, Rejected> {
+        self.governor.reserve(self.level, self.flow, bytes)
+    }
+
+    /// Keeps a reservation until the handler has ended.
+    pub fn keep(&self, reserved: Reserved) {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
+    }
+
+    /// The handler has ended: nothing of the body is held any more.
+    pub fn release(&self) {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Admits a request to its handler. A `large` one waits for a seat.
+    pub async fn admit(&self, large: bool) -> Result<Admitted, Rejected> {
+        if !large {
+            return Ok(Admitted { reserved: self.reserve(BASE_BYTES)?, _seat: None });
+        }
+        let seat = self.governor.seat(self.level, self.flow).await?;
+        Ok(Admitted { reserved: self.reserve(LARGE_BYTES)?, _seat: Some(seat) })
+    }
+
+    /// The answer with a body that is counted until it is sent.
+    pub fn charge(
+        &self,
+        response: Response<Body>,
+        admitted: Admitted,
+        method: &Method,
+    ) -> Result<Response<Body>, Problem> {
+        let Admitted { mut reserved, .. } = admitted;
+        let Some(size) = response.body().size_hint().exact() else {
+            let stream = self.governor.stream(self.level, self.flow)?;
+            return Ok(
+                response.map(|body| Body::new(Followed { body, _stream: stream, _reserved: reserved }))
+            );
+        };
+        let needed = size.max(BASE_BYTES);
+        if reserved.held() > needed {
+            // A large answer that is smaller than expected.
+            drop(reserved);
+            reserved = self.reserve(needed)?;
+        } else if let Err(rejected) = reserved.grow(needed.saturating_sub(reserved.held())) {
+            let problem = Problem::from(rejected);
+            return Err(if method.is_safe() { problem } else { problem.after_the_fact() });
+        }
+        Ok(response.map(|body| Body::new(Counted { body, left: Bytes::new(), hold: Arc::new(reserved) })))
+    }
+}
+
+/// A request that was admitted: what is reserved for its answer, and its seat while the answer is made.
+#[must_use]
+pub struct Admitted {
+    reserved: Reserved,
+    _seat: Option<Seat>,
+}
+
+impl From<Rejected> for Problem {
+    fn from(rejected: Rejected) -> Self {
+        let seconds = rejected.retry_after().as_secs().max(1);
+        Self::new(Kind::Exhausted, "budget", rejected.to_string()).retry_after(seconds)
+    }
+}
+
+/// An answer whose size is known. Each chunk of it holds the reservation.
+struct Counted {
+    body: Body,
+    left: Bytes,
+    hold: Arc<Reserved>,
+}
+
+/// A part of an answer; sent when dropped.
+struct Chunk {
+    data: Bytes,
+    _hold: Arc<Reserved>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        while self.left.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.left = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let size = self.left.len().min(CHUNK);
+        let data = self.left.split_to(size);
+        let chunk = Chunk { data, _hold: self.hold.clone() };
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(chunk)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let mut hint = SizeHint::new();
+        if let Some(rest) = self.body.size_hint().exact() {
+            hint.set_exact(rest.saturating_add(self.left.len() as u64));
+        }
+        hint
+    }
+}
+
+/// An answer that goes on: it counts as a stream.
+struct Followed {
+    body: Body,
+    _stream: Stream,
+    _reserved: Reserved,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse;
+    use futures::StreamExt;
+
+    use super::*;
+
+    fn account(governor: &Governor, address: [u8; 4]) -> Account {
+        Account::of(governor, None, Some(address.into()))
+    }
+
+    async fn answer(account: &Account, size: usize) -> Result<Response<Body>, Problem> {
+        let admitted = account.admit(false).await?;
+        account.charge(Response::new(Body::from(vec![b'x'; size])), admitted, &Method::GET)
+    }
+
+    #[tokio::test]
+    async fn answers_count_until_their_last_chunk_is_gone() {
+        let governor = governor();
+        let (greedy, other) = (account(&governor, [192, 0, 2, 1]), account(&governor, [192, 0, 2, 2]));
+        let size = 900 << 10;
+        let first = answer(&greedy, size).await.unwrap();
+        let second = answer(&greedy, size).await.unwrap();
+        let refused = answer(&greedy, size).await.err().unwrap().into_response();
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(refused.headers()["retry-after"], "1");
+        assert!(answer(&other, size).await.is_ok());
+        drop(second);
+        // A chunk that the connection has not sent yet keeps the reservation, although the body is gone.
+        assert_eq!(first.body().size_hint().exact(), Some(size as u64));
+        let mut chunks: Vec<_> = first.into_body().into_data_stream().map(Result::unwrap).collect().await;
+        assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK));
+        assert_eq!(chunks.iter().map(Bytes::len).sum::<usize>(), size);
+        let _other = answer(&greedy, size).await.unwrap();
+        chunks.truncate(1);
+        assert!(answer(&greedy, size).await.is_err());
+        chunks.clear();
+        assert!(answer(&greedy, size).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn large_answer_that_is_small_holds_little() {
+        let governor = governor();
+        let actor = account(&governor, [192, 0, 2, 1]);
+        let actor = Account { level: Level::Authenticated, ..actor };
+        let mut unread = Vec::new();
+        for _ in 0..100 {
+            let admitted = actor.admit(true).await.unwrap();
+            unread.push(actor.charge(Response::new(Body::from("none")), admitted, &Method::GET).unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn streams_are_counted_while_they_are_open() {
+        let governor = governor();
+        let account = account(&governor, [192, 0, 2, 1]);
+        let open = async || {
+            let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+            let admitted = account.admit(false).await.unwrap();
+            account.charge(Response::new(body), admitted, &Method::GET)
+        };
+        let mut streams = Vec::new();
+        for _ in 0..limits().0[2].streams_per_flow {
+            streams.push(open().await.unwrap());
+        }
+        assert!(open().await.is_err());
+        streams.pop();
+        assert!(open().await.is_ok());
+    }
+}

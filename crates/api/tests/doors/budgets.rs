@@ -1,0 +1,85 @@
+//! Memory that callers hold: bodies that never end, and answers that nobody reads.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use api::peer::Peer;
+use axum::body::{Body, Bytes};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{Request, StatusCode};
+use futures::{StreamExt, future, stream};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use crate::house::{House, LIMIT, Person, ROOT};
+
+const MIB: usize = 1 << 20;
+
+/// An upload of `size` bytes. With `arrived` its body does not end: `arrived` is notified when the server has read so far.
+fn upload(person: &Person, size: usize, arrived: Option<Arc<Semaphore>>) -> Request<Body> {
+    let pieces = stream::iter(0..size / MIB).map(|_| Ok::<_, Infallible>(Bytes::from(vec![0; MIB])));
+    let body = match arrived {
+        Some(arrived) => {
+            let rest = stream::once(async move {
+                arrived.add_permits(1);
+                future::pending().await
+            });
+            Body::from_stream(pieces.chain(rest))
+        }
+        None => Body::from_stream(pieces),
+    };
+    Request::post(format!("{ROOT}/packages?ws={}", person.id))
+        .header(AUTHORIZATION, format!("Bearer {}", person.token))
+        .header(CONTENT_TYPE, "application/gzip")
+        .body(body)
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_sends_bodies_that_never_end_and_stops_nobody() {
+    let house = House::new().await;
+    let (greedy, other) = (house.person(1, &[]).await, house.person(2, &[]).await);
+    let arrived = Arc::new(Semaphore::new(0));
+    let endless = || upload(&greedy, 9 * MIB, Some(arrived.clone()));
+    let held: Vec<_> = (0..2).map(|_| tokio::spawn(house.router().oneshot(endless()))).collect();
+    tokio::time::timeout(LIMIT, arrived.acquire_many(2)).await.unwrap().unwrap().forget();
+    let refused = house.send(upload(&greedy, 8 * MIB, None)).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.text);
+    assert_eq!(refused.headers[RETRY_AFTER], "1");
+    assert_eq!(refused.json()["code"], "budget", "{}", refused.text);
+    // It is no archive, but it was read.
+    let served = house.send(upload(&other, 8 * MIB, None)).await;
+    assert_eq!(served.code(), 400, "{}", served.text);
+    for upload in held {
+        upload.abort();
+        let _ = upload.await;
+    }
+    let served = house.send(upload(&greedy, 8 * MIB, None)).await;
+    assert_eq!(served.code(), 400, "{}", served.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_without_credentials_leaves_answers_unread_and_stops_nobody() {
+    let house = House::new().await;
+    let ask = async |address: &str, path: &str| {
+        let peer: SocketAddr = address.parse().unwrap();
+        let request = Request::get(path).extension(Peer(peer)).body(Body::empty()).unwrap();
+        house.router().oneshot(request).await.unwrap()
+    };
+    let mut unread = Vec::new();
+    let refused = loop {
+        let answer = ask("203.0.113.7:1", "/openapi.json").await;
+        match answer.status() {
+            StatusCode::OK => unread.push(answer),
+            _ => break answer,
+        }
+        assert!(unread.len() < 1_000);
+    };
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers()[RETRY_AFTER], "1");
+    assert_eq!(ask("203.0.113.8:1", "/openapi.json").await.status(), StatusCode::OK);
+    assert_eq!(ask("203.0.113.7:1", "/healthz").await.status(), StatusCode::OK);
+    unread.clear();
+    assert_eq!(ask("203.0.113.7:1", "/openapi.json").await.status(), StatusCode::OK);
+}

@@ -1,0 +1,38 @@
+//! What tenants read of a failed call of the platform's own.
+//!
+//! The message of a Kubernetes Status can name the platform's ServiceAccount and objects of others. Tenants get a [`reason`]; the
+//! whole error goes to the log.
+
+/// The reason of a failed call of the platform's own, for tenants.
+pub fn reason(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            401 | 403 => "the platform is not permitted to",
+            404 => "it is not there",
+            409 => "it was changed at the same time",
+            413 => "it is too large",
+            422 => "it is not valid",
+            429 => "the cluster is busy",
+            _ => "the cluster failed",
+        },
+        kube::Error::Service(_) | kube::Error::HyperError(_) => "the cluster does not answer",
+        _ => "the cluster's answer cannot be understood",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn reason_repeats_nothing_of_the_status() {
+        let message =
+            "secrets is forbidden: User \"system:serviceaccount:longshore-system:longshore\" cannot list";
+        let status = Status::failure(message, "Forbidden").with_code(403);
+        let error = kube::Error::Api(Box::new(status));
+        assert!(error.to_string().contains("serviceaccount"), "{error}");
+        assert_eq!(reason(&error), "the platform is not permitted to");
+    }
+}

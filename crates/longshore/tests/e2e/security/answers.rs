@@ -1,0 +1,145 @@
+//! Answers of the platform's port that a tenant asks for and never reads.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::platform::{Person, call, until};
+use crate::releases::charts::{asked, at, keep, until_state};
+use crate::target::Cluster;
+
+/// Six objects of half a megabyte.
+const LARGE: &[(&str, &str)] = &[
+    ("Chart.yaml", "apiVersion: v2\nname: large\nversion: 1.0.0\n"),
+    (
+        "templates/all.yaml",
+        "{{ range until 6 }}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-{{ . }}}\ndata: {text: {{ repeat 500000 \"x\" }}}\n{{ end }}",
+    ),
+];
+/// What one user may hold, see `docs/limits.md`.
+const SHARE: usize = 24 << 20;
+const MANIFEST: usize = 3_000_000;
+const ASKED: u32 = 40;
+
+/// A connection of HTTP/2 that grants 64 KiB for each answer and no more.
+struct Unread(TcpStream);
+
+impl Unread {
+    async fn open(server: &str) -> Self {
+        let address: SocketAddr = server.rsplit('/').next().unwrap().parse().unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+            .await
+            .unwrap();
+        Self(stream)
+    }
+
+    /// Begins a GET as the request with this number.
+    async fn ask(&mut self, number: u32, path: &str, token: &str) {
+        let mut block = Vec::new();
+        let bearer = format!("Bearer {token}");
+        let fields = [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "localhost"),
+            ("authorization", &bearer),
+        ];
+        for text in fields.iter().flat_map(|(name, value)| [("\0", *name), ("", *value)]) {
+            // A literal that is not indexed; lengths below 127 are one byte.
+            block.extend_from_slice(text.0.as_bytes());
+            assert!(text.1.len() < 127);
+            block.push(u8::try_from(text.1.len()).unwrap());
+            block.extend_from_slice(text.1.as_bytes());
+        }
+        let mut frame = u32::try_from(block.len()).unwrap().to_be_bytes()[1..].to_vec();
+        // HEADERS with END_STREAM and END_HEADERS.
+        frame.extend_from_slice(&[1, 5]);
+        frame.extend_from_slice(&(number * 2 + 1).to_be_bytes());
+        frame.extend_from_slice(&block);
+        self.0.write_all(&frame).await.unwrap();
+    }
+
+    /// Waits for the heads of this many answers; counts those that are 200.
+    async fn answered(&mut self, mut heads: u32) -> u32 {
+        let mut good = 0;
+        while heads > 0 {
+            let mut head = [0; 9];
+            self.0.read_exact(&mut head).await.unwrap();
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let mut payload = vec![0; usize::try_from(length).unwrap()];
+            self.0.read_exact(&mut payload).await.unwrap();
+            if head[3] == 1 {
+                heads -= 1;
+                // `:status: 200` is in the static table.
+                good += u32::from(payload[0] == 0x88);
+            }
+        }
+        good
+    }
+
+    /// Waits until the server closes the connection.
+    async fn closed(mut self) {
+        let mut rest = Vec::new();
+        let _ = self.0.read_to_end(&mut rest).await; // a reset is as good
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_leaves_large_answers_unread_and_stops_nobody() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Person::register(&server, &cluster).await;
+    let victim = Person::register(&server, &cluster).await;
+    for person in [&attacker, &victim] {
+        let package = keep(&server, person, &person.id, LARGE).await;
+        let body = asked(&person.id, "large", &package, &json!({}));
+        let made = person.call(Method::POST, "releases", Some(&body)).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        until_state(&server, &person.token, &at(&person.id, "large"), "active").await;
+    }
+    server.memory();
+    let manifest = |person: &Person| format!("{}/manifest", at(&person.id, "large"));
+
+    let mut unread = Unread::open(&server.url).await;
+    let path = format!("/api/longshore/v1/{}", manifest(&attacker));
+    for number in 0..ASKED {
+        unread.ask(number, &path, &attacker.token).await;
+    }
+    let mut good = timeout(Duration::from_mins(1), unread.answered(ASKED)).await.unwrap();
+    // A slow machine refuses some because they waited too long: one after the other, the budget decides.
+    for number in ASKED.. {
+        unread.ask(number, &path, &attacker.token).await;
+        if timeout(Duration::from_mins(1), unread.answered(1)).await.unwrap() == 0 {
+            break;
+        }
+        good += 1;
+        assert!(usize::try_from(good).unwrap() <= SHARE / MANIFEST, "{good} were answered");
+    }
+    assert!((1..=SHARE / MANIFEST).contains(&usize::try_from(good).unwrap()), "{good} were answered");
+
+    // The attacker's budget is used up, the victim's is not.
+    let platform = server.platform_without_retries();
+    let refused = call(&platform, Some(&attacker.token), Method::GET, &manifest(&attacker), None).await;
+    assert_eq!(refused.code, 429, "{:.200}", refused.text);
+    assert_ne!(refused.header("retry-after"), "");
+    assert_eq!(refused.json()["code"], "budget", "{}", refused.text);
+    let served = victim.call(Method::GET, &manifest(&victim), None).await;
+    assert_eq!(served.code, 200, "{:.200}", served.text);
+    assert!(served.text.len() > MANIFEST);
+    let (_, peak) = server.memory();
+    assert!(peak < 1 << 30, "{} MiB", peak >> 20);
+
+    // The connection is closed, and the budget returned.
+    timeout(Duration::from_mins(2), unread.closed()).await.unwrap();
+    until("the attacker is served again", async || {
+        let answer = attacker.call(Method::GET, &manifest(&attacker), None).await;
+        (answer.code == 200).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,38 @@
+//! Answers of the platform's port until they are sent: a client that does not read them is disconnected.
+//!
+//! `api` counts the bytes of an answer. The connection's [`Outbox`] knows whether the client takes them, as for answers of
+//! the embedded Kubernetes API. Streams that may go on for ever are not in it.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use kube_embedded::http::outgoing::{Hold, Outbox, hold};
+use kube_embedded::http::respond::{Body, Truncated};
+use tower::{Service, ServiceExt, service_fn};
+
+/// The service with answers that are in the connection's outbox until their last byte is sent.
+pub fn until_sent<S, B, R>(
+    service: S,
+) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible, Future: Send> + Clone + Send + 'static,
+    B: Send + 'static,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+{
+    service_fn(move |request: Request<B>| {
+        let outbox = request.extensions().get::<Arc<Outbox>>().cloned();
+        let answer = service.clone().oneshot(request);
+        async move {
+            let response = answer.await?;
+            let is_whole = response.body().size_hint().exact().is_some_and(|size| size > 0);
+            let response = response.map(|body| body.map_err(|_| Truncated).boxed_unsync());
+            Ok(match outbox {
+                Some(outbox) if is_whole => hold(response, Hold::new(Vec::new(), Some(&outbox))),
+                _ => response,
+            })
+        }
+    })
+}
