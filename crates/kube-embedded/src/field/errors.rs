@@ -54,6 +54,10 @@ impl FieldErrors {
         self.kept.len().saturating_add(self.omitted)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
     /// The number of errors left out.
     pub fn omitted(&self) -> usize {
         self.omitted
