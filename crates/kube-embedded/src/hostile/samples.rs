@@ -123,7 +123,7 @@ impl Target {
         if matches!(verb, Verb::Create | Verb::CreatePair) {
             return created(object);
         }
-        let patch = |media, mut body: Value| {
+        let modified = |media, mut body: Value| {
             if body.is_object() {
                 body["metadata"]["name"] = EXISTING.into();
             }
@@ -138,12 +138,12 @@ impl Target {
                 Request { method: "PATCH", path, media: "application/apply-patch+yaml", body }
             }
             Verb::Replace => {
-                let patch = patch("application/json", object);
-                Request { method: "PUT", ..patch }
+                let replaced = modified("application/json", object);
+                Request { method: "PUT", ..replaced }
             }
-            Verb::MergePatch => patch("application/merge-patch+json", object),
-            Verb::StrategicPatch => patch("application/strategic-merge-patch+json", object),
-            Verb::JsonPatch => patch("application/json-patch+json", operations(&object)),
+            Verb::MergePatch => modified("application/merge-patch+json", object),
+            Verb::StrategicPatch => modified("application/strategic-merge-patch+json", object),
+            Verb::JsonPatch => modified("application/json-patch+json", operations(&object)),
             Verb::Status => {
                 let body = json!({"status": object["status"]}).to_string().into_bytes();
                 let path = format!("{every}/{EXISTING}/status?dryRun=All");
