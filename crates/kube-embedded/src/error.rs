@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::work::WorkError;
 use serde_json::{Map, Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldErrors, MOST_ERROR_BYTES};
 use crate::store::OverBudget;
 
 /// A refusal, ready to be sent.
@@ -46,9 +46,6 @@ fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
     let filled = pairs.iter().filter(|(_, v)| !v.is_empty());
     filled.map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
 }
-
-/// Bytes of all messages of one 422.
-const MOST_INVALID_BYTES: usize = 1 << 20;
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
@@ -193,30 +190,34 @@ impl ApiError {
     }
 
     /// `<Kind>[.<group>] "<name>" is invalid: <complaints>`, with a cause for each complaint.
-    pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
-        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        // Messages may repeat whole lists; all together are bounded.
-        let mut total = 0;
-        let shown = texts.iter().take_while(|text| {
-            total += text.len();
-            total <= MOST_INVALID_BYTES
-        });
-        let errors = &errors[..shown.count().max(1).min(errors.len())];
-        let omitted = texts.len() - errors.len();
-        let mut texts = texts;
-        texts.truncate(errors.len());
-        let mut seen = HashSet::new();
-        let unique: Vec<&String> = texts.iter().filter(|text| seen.insert(text.as_str())).collect();
-        let list = match unique.as_slice() {
-            [only] => (*only).clone(),
-            many => format!("[{}]", many.iter().map(|t| t.as_str()).collect::<Vec<_>>().join(", ")),
+    pub fn invalid(group: &str, kind: &str, name: &str, errors: impl Into<FieldErrors>) -> Self {
+        let errors = errors.into();
+        let (mut texts, mut seen) = (Vec::new(), HashSet::new());
+        let mut causes = Vec::new();
+        let mut total = 0_usize;
+        for error in &errors {
+            // Quoting makes a text longer than what was collected.
+            let text = error.to_string();
+            total = total.saturating_add(text.len());
+            if total > MOST_ERROR_BYTES && !causes.is_empty() {
+                break;
+            }
+            causes.push((error.complaint.reason(), error.body(), error.path.as_str()));
+            if seen.insert(text.clone()) {
+                texts.push(text);
+            }
+        }
+        let list = match texts.as_slice() {
+            [only] => only.clone(),
+            many => format!("[{}]", many.join(", ")),
         };
         let what = qualified(kind, group);
+        let omitted = errors.len().saturating_sub(causes.len());
         let more = if omitted == 0 { String::new() } else { format!(" (and {omitted} more errors)") };
         let mut status = Self::new(422, "Invalid", format!("{what} \"{name}\" is invalid: {list}{more}"))
             .with_details(&[("name", name), ("group", group), ("kind", kind)]);
-        for error in errors {
-            status = status.with_cause(error.complaint.reason(), &error.body(), error.path.as_str());
+        for (reason, message, field) in causes {
+            status = status.with_cause(reason, &message, field);
         }
         status
     }

@@ -1,11 +1,15 @@
 //! Where in an object something is wrong, and how Kubernetes says it.
 //!
-//! A validation collects [`FieldError`]s; [`crate::error::ApiError::invalid`] turns the list into the
+//! A validation collects [`FieldErrors`]; [`crate::error::ApiError::invalid`] turns the list into the
 //! 422 answer with its causes. Words and reasons are those of Kubernetes.
+
+mod errors;
 
 use std::fmt;
 
 use serde_json::Value;
+
+pub use self::errors::{FieldErrors, MOST_ERROR_BYTES};
 
 /// A path as it is printed: `spec.containers[0].ports[1].name`, `data[a b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

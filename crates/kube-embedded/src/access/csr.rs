@@ -19,7 +19,7 @@ use super::{Attributes, MASTERS, User, items, text, texts};
 use crate::clock::rfc3339;
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::go::quote;
 
 const GROUP: &str = "certificates.k8s.io";
@@ -159,9 +159,9 @@ pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Re
 }
 
 /// Complaints about the conditions of a change, through `/approval` (`approving`) or `/status`.
-pub fn complaints(new: &Value, old: &Value, approving: bool) -> Vec<FieldError> {
+pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
     let at = Path::new("status.conditions");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let conditions = items(&new["status"], "conditions");
     let mut seen: Vec<&str> = Vec::new();
     for (n, condition) in conditions.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::rbac::Authorizer;
 use super::{Attributes, User, items, text, texts};
 use crate::clock::{Clock, rfc3339};
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::selector::{FieldSelector, Labels};
 
 const GROUP: &str = "authorization.k8s.io";
@@ -112,13 +112,13 @@ fn attributes_of(spec: &Value) -> Attributes {
     }
 }
 
-fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> Vec<FieldError> {
+fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors {
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let at = Path::new("spec");
     // The refusal quotes the Go structure, whose fields have no JSON names.
     let quoted_path = || json!({ "Path": text(path, "path"), "Verb": text(path, "verb") });
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if !resource.is_null() && !path.is_null() {
         let detail = "cannot be specified in combination with resourceAttributes";
         errors.push(FieldError::invalid(&at.field("nonResourceAttributes"), quoted_path(), detail));
@@ -167,7 +167,7 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> Vec<FieldErr
     errors
 }
 
-fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut Vec<FieldError>) {
+fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut FieldErrors) {
     if selector.is_null() {
         return;
     }

@@ -16,7 +16,7 @@ use super::refusal::refused;
 use super::{Operation, Request};
 use crate::access::{items, text};
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::store::Store;
 
 use checks::Complaint;
@@ -79,9 +79,9 @@ struct Policy {
 }
 
 /// What a namespace's labels ask for, and what is wrong with them.
-fn policy(namespace: &Value) -> (Policy, Vec<FieldError>) {
+fn policy(namespace: &Value) -> (Policy, FieldErrors) {
     let labels = &namespace["metadata"]["labels"];
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut read = |mode: &str, fallback: Level| -> (Standard, Option<Level>, bool) {
         let mut complain = |label: &str, value: &str, detail: &str| {
             let path = Path::new("metadata.labels").key(label);

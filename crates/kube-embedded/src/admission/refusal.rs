@@ -1,5 +1,6 @@
 //! How admission says no: 403, with the name that the object has, or will be derived from.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -18,12 +19,8 @@ pub(crate) fn refused(request: &Request<'_>, object: &Value, why: impl fmt::Disp
 
 /// Several complaints as one text: a single one as it is, more in brackets, each once.
 pub(crate) fn together(complaints: &[String]) -> Option<String> {
-    let mut unique: Vec<&str> = Vec::new();
-    for complaint in complaints {
-        if !unique.contains(&complaint.as_str()) {
-            unique.push(complaint);
-        }
-    }
+    let mut seen = HashSet::new();
+    let unique: Vec<&str> = complaints.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect();
     match unique.as_slice() {
         [] => None,
         [only] => Some((*only).to_owned()),

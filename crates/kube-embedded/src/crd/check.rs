@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::formats;
 use super::numbers::{self, Number};
 use super::schema::{Additional, ListType, Schema};
-use crate::field::{Complaint, FieldError, Path};
+use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
 /// Complaints about `value`; `at` stands before every path, `old` is what it was before an update.
-pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Path>) -> Vec<FieldError> {
+pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Path>) -> FieldErrors {
     let mut walk = Walk { at };
     walk.ratcheted(value, old, schema, "").errors
 }
@@ -23,7 +23,7 @@ pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Pa
 /// fail, the complaints of the one that got furthest are shown.
 #[derive(Default)]
 struct Outcome {
-    errors: Vec<FieldError>,
+    errors: FieldErrors,
     /// The texts of the complaints.
     known: HashSet<String>,
     matched: usize,
@@ -32,13 +32,15 @@ struct Outcome {
 impl Outcome {
     /// Adds a complaint, once.
     fn add(&mut self, error: FieldError) {
-        if self.known.insert(error.to_string()) {
+        if self.errors.is_full() || self.known.insert(error.to_string()) {
             self.errors.push(error);
         }
     }
 
     fn merge(&mut self, other: Self) {
+        let omitted = other.errors.omitted();
         other.errors.into_iter().for_each(|error| self.add(error));
+        self.errors.omit(omitted);
         self.matched += other.matched;
     }
 }
@@ -67,7 +69,7 @@ impl Walk<'_> {
     fn ratcheted(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
         let mut outcome = self.node(value, old, schema, name);
         if !outcome.errors.is_empty() && old.is_some_and(|old| old == value) {
-            outcome.errors.clear();
+            outcome.errors = FieldErrors::new();
         }
         outcome
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::schema::Schema;
 use crate::decode::conform::{Reader, conform};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::schema::builtin;
 
 static LABEL: LazyLock<Regex> =
@@ -62,13 +62,13 @@ fn malformed_metadata(metadata: &Value, path: &Path) -> Option<FieldError> {
 }
 
 /// Complaints about embedded resources, anywhere in the object.
-pub fn check(object: &Value, schema: &Schema) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn check(object: &Value, schema: &Schema) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     walk(object, schema, &Path::root(), &mut errors);
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut Vec<FieldError>) {
+fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
     match value {
         Value::Object(fields) => {
             if schema.embedded {
@@ -92,7 +92,7 @@ fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut Vec<FieldError
     }
 }
 
-fn resource(value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+fn resource(value: &Value, path: &Path, errors: &mut FieldErrors) {
     match value.get("apiVersion") {
         None => errors.push(FieldError::required(&path.field("apiVersion"), "")),
         Some(Value::String(text)) if text.is_empty() => {

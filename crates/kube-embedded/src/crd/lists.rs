@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::schema::{ListType, Schema};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 /// Complaints about repeated elements, anywhere in the value.
-pub fn duplicates(value: &Value, schema: &Schema, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn duplicates(value: &Value, schema: &Schema, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     walk(value, schema, path, &mut errors);
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut Vec<FieldError>) {
+fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -45,7 +45,7 @@ fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut Vec<FieldError
     }
 }
 
-fn keyed(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut Vec<FieldError>) {
+fn keyed(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut FieldErrors) {
     if let Some(at) = items.iter().position(|item| !item.is_object() && !item.is_null()) {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(&path.index(at), items[at].clone(), detail));

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use self::cel::rules::Rules;
 use self::schema::Schema;
-use crate::field::{Complaint, FieldError, Path};
+use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
 type Schemas = BTreeMap<Box<str>, Arc<Schema>>;
 
@@ -66,7 +66,7 @@ pub struct ScalePaths {
 /// What validation has to say.
 #[derive(Debug, Default, PartialEq)]
 pub struct Verdict {
-    pub errors: Vec<FieldError>,
+    pub errors: FieldErrors,
     /// Rules that are broken as they already were before the update.
     pub warnings: Vec<String>,
 }
@@ -126,7 +126,7 @@ impl CustomKind {
 
     /// Complaints about an object to be created (`old` is `None`) or changed. `errors` are those about its
     /// metadata.
-    pub fn review(&self, new: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Verdict {
+    pub fn review(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Verdict {
         let foreign = self.type_meta(new);
         if !foreign.is_empty() {
             return Verdict { errors: foreign, warnings: Vec::new() };
@@ -141,7 +141,7 @@ impl CustomKind {
     }
 
     /// Complaints about a change through `/status`.
-    pub fn review_status(&self, new: &Value, old: &Value, mut errors: Vec<FieldError>) -> Verdict {
+    pub fn review_status(&self, new: &Value, old: &Value, mut errors: FieldErrors) -> Verdict {
         let foreign = self.type_meta(new);
         if !foreign.is_empty() {
             return Verdict { errors: foreign, warnings: Vec::new() };
@@ -155,7 +155,7 @@ impl CustomKind {
         self.lists_and_rules(new, Some(old), errors)
     }
 
-    fn lists_and_rules(&self, new: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Verdict {
+    fn lists_and_rules(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Verdict {
         let repeated = |object: &Value| lists::duplicates(object, &self.schema, &Path::root());
         if old.is_none_or(|old| repeated(old).is_empty()) {
             errors.extend(repeated(new));
@@ -178,9 +178,9 @@ impl CustomKind {
         Verdict { errors, warnings }
     }
 
-    fn type_meta(&self, object: &Value) -> Vec<FieldError> {
+    fn type_meta(&self, object: &Value) -> FieldErrors {
         let api_version = format!("{}/{}", self.group, self.version);
-        let mut errors = Vec::new();
+        let mut errors = FieldErrors::new();
         for (field, wanted) in [("kind", self.kind.as_ref()), ("apiVersion", api_version.as_str())] {
             let found = object[field].as_str().unwrap_or_default();
             if found != wanted {
@@ -228,8 +228,8 @@ impl CustomKind {
 }
 
 impl ScalePaths {
-    fn status_complaints(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors: Vec<FieldError> = replicas(object, &self.status_replicas).into_iter().collect();
+    fn status_complaints(&self, object: &Value) -> FieldErrors {
+        let mut errors: FieldErrors = replicas(object, &self.status_replicas).into_iter().collect();
         if let Some(path) = &self.selector {
             let misplaced = match paths::reach(object, path) {
                 Ok(Some(value)) if !value.is_string() => Some(accessor_error(path, value, "string")),

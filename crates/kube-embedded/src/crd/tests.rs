@@ -130,7 +130,7 @@ fn values_are_checked_in_the_words_of_kubernetes() {
         ),
     ];
     for (spec, wanted) in table {
-        assert_eq!(texts(&kind.review(&object(spec), None, Vec::new()).errors), *wanted, "{spec}");
+        assert_eq!(texts(&kind.review(&object(spec), None, FieldErrors::new()).errors), *wanted, "{spec}");
     }
 }
 
@@ -150,7 +150,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
         {"rule": "!has(self.items) || self.items.all(i, self.items.exists_one(j, j.n == i.n))"},
     ]}));
     let check = |spec: Value, old: Option<Value>| {
-        texts(&kind.review(&object(&spec), old.map(|old| object(&old)).as_ref(), Vec::new()).errors)
+        texts(&kind.review(&object(&spec), old.map(|old| object(&old)).as_ref(), FieldErrors::new()).errors)
     };
     let none: [&str; 0] = [];
     assert_eq!(check(json!({"min": 1, "max": 2, "kind": "x", "opt": "a"}), None), none);
@@ -187,7 +187,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
     );
 
     let (old, new) = (json!({"name": "x", "kind": "k"}), json!({"name": "x", "kind": "k", "max": 1}));
-    let verdict = kind.review(&object(&new), Some(&object(&old)), Vec::new());
+    let verdict = kind.review(&object(&new), Some(&object(&old)), FieldErrors::new());
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings, ["spec.name: Forbidden: must start with l-"]);
 }
@@ -249,7 +249,7 @@ proptest! {
         let mut once = object(&spec);
         kind.prune(&mut once);
         kind.default(&mut once);
-        let _ = kind.review(&once, Some(&object(&spec)), Vec::new());
+        let _ = kind.review(&once, Some(&object(&spec)), FieldErrors::new());
         let _ = kind.openapi();
         let mut twice = once.clone();
         kind.default(&mut twice);

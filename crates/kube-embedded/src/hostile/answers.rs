@@ -43,6 +43,15 @@ async fn only_large_requests_wait_for_the_pool() {
     let client = Cluster::open(config).await.unwrap().client(User::admin());
     assert_eq!(create(&client, "small", 1_000).await, 201);
     assert_eq!(create(&client, "large", 100_000).await, 429);
+    let delete_all = async || {
+        let selected = format!("{CONFIG_MAPS}?labelSelector=none");
+        send(&client, "DELETE", &selected, "application/json", Vec::new()).await.0
+    };
+    assert_eq!(delete_all().await, 200, "a small collection");
+    for n in 0..150 {
+        assert_eq!(create(&client, &format!("small-{n}"), 8).await, 201);
+    }
+    assert_eq!(delete_all().await, 429, "a large collection");
     let (code, _) =
         send(&client, "GET", &format!("{CONFIG_MAPS}/small"), "application/json", Vec::new()).await;
     assert_eq!(code, 200);

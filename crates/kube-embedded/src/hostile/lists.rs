@@ -1,19 +1,18 @@
 //! Lists and maps of any size: for every list and map field of every built-in kind that clients can create, the CPU time of a
-//! request grows at most linearly with the number of its elements.
+//! request grows at most linearly with the number of its elements, and its memory is bounded.
 //!
-//! The fields come from the schema. Each distinct field of each type is tested once, in the first kind that has it. Time is CPU
-//! time of the thread, so that other tests do not disturb it.
+//! Requests are generated from the schema (`samples`). Each field is tested with distinct elements and with one more variant
+//! (other elements, another verb, two fields at once) that its name selects; the full-size run tests all variants. Time is CPU
+//! time of the thread, so that other tests do not disturb it. Memory is that of a process of its own (`child`).
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
-
+use super::child;
+use super::samples::{self, EXISTING, Fill, Request, Target, VARIANTS, Verb, targets};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::schema::builtin;
-use crate::schema::resources::Resource;
-use crate::schema::types::{ListMerge, Shape, TypeRef};
 
 /// Sizes of the first measurement, and of the second one that only suspects get.
 const SMALL: usize = 120;
@@ -26,257 +25,129 @@ const NOISE: Duration = Duration::from_millis(15);
 /// Requests of the full-size run: the largest body that is accepted, and what it may cost in a release build.
 const FULL_BYTES: usize = 3 * 1024 * 1024 - 4096;
 const FULL_TIME: Duration = Duration::from_secs(2);
-
-/// A step from an object to one of its parts.
-#[derive(Clone, Debug)]
-enum Step {
-    Field(String),
-    Element,
-    Entry,
-}
-
-/// A list or map field of a kind.
-struct Target {
-    resource: Resource,
-    steps: Vec<Step>,
-    is_associative: bool,
-}
-
-impl Target {
-    fn name(&self) -> String {
-        let mut name = self.resource.kind.to_string();
-        for step in &self.steps {
-            match step {
-                Step::Field(field) => name = format!("{name}.{field}"),
-                Step::Element => name.push_str("[]"),
-                Step::Entry => name.push_str("{}"),
-            }
-        }
-        name
-    }
-
-    fn path(&self) -> String {
-        let Resource { group, version, name, namespaced, .. } = &self.resource;
-        let root =
-            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
-        if *namespaced { format!("{root}/namespaces/default/{name}") } else { format!("{root}/{name}") }
-    }
-
-    /// An object with `count` elements in this field, all distinct or all alike.
-    fn object(&self, count: usize, is_distinct: bool) -> Value {
-        let mut object = base(&self.resource);
-        let (mut ty, mut at) = (self.resource.root(), &mut object);
-        for step in &self.steps {
-            ty = match step {
-                Step::Field(name) => ty.child(name).expect("a step is a field"),
-                Step::Entry => ty.child("a").expect("a step is an entry"),
-                Step::Element => ty.element().expect("a step is an element"),
-            };
-            let missing = |value: &Value| value.is_null();
-            at = match step {
-                Step::Field(name) => &mut at[name.as_str()],
-                Step::Entry => &mut at["a"],
-                Step::Element => {
-                    if at.as_array().is_none_or(Vec::is_empty) {
-                        *at = json!([null]);
-                    }
-                    &mut at[0]
-                }
-            };
-            if missing(at) {
-                *at = sample(ty, "", 0, 0);
-            }
-        }
-        let number = |i: usize| if is_distinct { i } else { 0 };
-        *at = match ty.shape() {
-            Shape::Map(map) => {
-                let value = ty.follow(map.value);
-                Value::Object(
-                    (0..count).map(|i| (format!("k{i}"), sample(value, "", number(i), 0))).collect(),
-                )
-            }
-            Shape::List(list) => {
-                let element = ty.follow(list.element);
-                (0..count).map(|i| sample(element, "", number(i), 0)).collect()
-            }
-            other => unreachable!("a target is a list or a map, not {other:?}"),
-        };
-        object
-    }
-}
-
-/// A valid object of a kind, where a generated one would be refused before all of its rules are evaluated.
-fn base(resource: &Resource) -> Value {
-    let pod = json!({"containers": [{"name": "a", "image": "a"}]});
-    let labels = json!({"app": "a"});
-    let template = json!({"metadata": {"labels": labels}, "spec": pod});
-    let selector = json!({"matchLabels": labels});
-    let mut once = template.clone();
-    once["spec"]["restartPolicy"] = json!("Never");
-    let body = match &*resource.kind {
-        "Pod" => json!({"spec": pod}),
-        "PodTemplate" => json!({"template": template}),
-        "Deployment" | "ReplicaSet" | "DaemonSet" => {
-            json!({"spec": {"selector": selector, "template": template}})
-        }
-        "StatefulSet" => json!({"spec": {"serviceName": "a", "selector": selector, "template": template}}),
-        "ReplicationController" => json!({"spec": {"selector": labels, "template": template}}),
-        "Job" => json!({"spec": {"template": once}}),
-        "CronJob" => json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}}),
-        "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
-        "Secret" | "ConfigMap" | "ServiceAccount" | "Role" | "ClusterRole" => json!({}),
-        _ => sample(resource.root(), "", 0, 0),
-    };
-    let mut object = body;
-    object["apiVersion"] = resource.api_version().into();
-    object["kind"] = resource.kind.as_ref().into();
-    object["metadata"] = json!({"name": "a"});
-    object
-}
-
-/// A value of a type: the `i`th, with the fields that it needs.
-fn sample(ty: TypeRef<'_>, field: &str, i: usize, depth: usize) -> Value {
-    let chosen = match field {
-        "protocol" => json!("TCP"),
-        "operator" => json!("Exists"),
-        "whenUnsatisfiable" => json!("DoNotSchedule"),
-        "effect" => json!("NoSchedule"),
-        "operation" => json!("Update"),
-        "fieldsType" => json!("FieldsV1"),
-        "fieldsV1" => json!({"f:data": {}}),
-        "apiVersion" => json!("v1"),
-        "containerPort" | "port" => json!(i % 65_535 + 1),
-        "mountPath" | "devicePath" => json!(format!("/d{i}")),
-        "ip" => json!(format!("10.{}.{}.{}", i >> 16 & 255, i >> 8 & 255, i & 255)),
-        "status" if matches!(ty.shape(), Shape::String) => json!("True"),
-        _ => Value::Null,
-    };
-    if !chosen.is_null() {
-        return chosen;
-    }
-    match ty.shape() {
-        Shape::String => json!(format!("n{i}")),
-        Shape::Int32 | Shape::Int64 => json!(i % 1000 + 1),
-        Shape::Double => json!(1.5),
-        Shape::Bool => json!(true),
-        Shape::Bytes => json!("YQ=="),
-        Shape::Time => json!("2026-01-02T03:04:05Z"),
-        Shape::MicroTime => json!("2026-01-02T03:04:05.000000Z"),
-        Shape::Duration => json!("1s"),
-        Shape::Quantity => json!("1"),
-        Shape::IntOrString => json!(1),
-        Shape::Any | Shape::Map(_) => json!({}),
-        Shape::List(_) => json!([]),
-        Shape::Struct(_) if depth > 4 => json!({}),
-        Shape::Struct(body) => {
-            const TELLING: &[&str] =
-                &["name", "key", "manager", "operation", "apiVersion", "fieldsType", "fieldsV1", "operator"];
-            let needed = |name: &str, required: bool| required || TELLING.contains(&name);
-            let fields = body.fields.iter().filter(|f| needed(&f.name, f.required));
-            let fields: Map<_, _> = fields
-                .map(|f| (f.name.to_string(), sample(ty.follow(f.ty), &f.name, i, depth + 1)))
-                .collect();
-            Value::Object(fields)
-        }
-    }
-}
-
-/// Every list and map field, once per type that has it.
-fn targets() -> Vec<Target> {
-    fn walk(
-        resource: &Resource,
-        ty: TypeRef<'_>,
-        steps: &[Step],
-        seen: &mut HashSet<(String, String)>,
-        found: &mut Vec<Target>,
-    ) {
-        let Shape::Struct(body) = ty.shape() else { return };
-        for field in &body.fields {
-            if steps.is_empty() && field.name.as_ref() == "status" {
-                continue;
-            }
-            if !seen.insert((ty.name().to_owned(), field.name.to_string())) {
-                continue;
-            }
-            let mut steps = steps.to_vec();
-            steps.push(Step::Field(field.name.to_string()));
-            let below = ty.follow(field.ty);
-            let (inner, step, is_associative) = match below.shape() {
-                Shape::List(list) => {
-                    (below.follow(list.element), Some(Step::Element), list.merge != ListMerge::Atomic)
-                }
-                Shape::Map(map) => (below.follow(map.value), Some(Step::Entry), !map.atomic),
-                _ => (below, None, false),
-            };
-            if let Some(step) = step {
-                found.push(Target { resource: resource.clone(), steps: steps.clone(), is_associative });
-                steps.push(step);
-            }
-            walk(resource, inner, &steps, seen, found);
-        }
-    }
-    let (mut seen, mut found) = (HashSet::new(), Vec::new());
-    for resource in builtin::resources().iter().filter(|resource| resource.has_verb("create")) {
-        walk(resource, resource.root(), &[], &mut seen, &mut found);
-    }
-    found
-}
+const FULL_MEMORY: usize = 200 << 20;
+/// The sampled run in a debug build: a tenth of the size, one of so many fields.
+const SAMPLE_BYTES: usize = FULL_BYTES / 10;
+const SAMPLE_MEMORY: usize = FULL_MEMORY / 5;
+const SAMPLE: usize = 8;
 
 /// CPU time of this thread.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// How a request is sent.
-#[derive(Clone, Copy, Debug)]
-enum Verb {
-    Create,
-    Apply,
+/// An answer of the cluster, and the CPU time that it took.
+pub struct Answer {
+    pub code: u16,
+    pub text: String,
+    pub took: Duration,
 }
 
-async fn open() -> kube::Client {
-    // All work is done on this thread, where its time is measured.
-    let config = Config { inline_bytes: usize::MAX, ..Config::default() };
-    let cluster = Cluster::open(config).await.unwrap();
-    cluster.client(User::admin())
+/// A cluster with an object of each kind to update and to patch.
+pub struct Subject {
+    client: kube::Client,
+    existing: HashSet<String>,
 }
 
-/// The CPU time of one dry run.
-async fn cost(
-    client: &kube::Client,
-    target: &Target,
-    verb: Verb,
-    count: usize,
-    is_distinct: bool,
-) -> Duration {
-    let body = target.object(count, is_distinct).to_string().into_bytes();
-    let (method, path, media) = match verb {
-        Verb::Create => ("POST", format!("{}?dryRun=All", target.path()), "application/json"),
-        Verb::Apply => {
-            let query = "dryRun=All&fieldManager=me&force=true";
-            ("PATCH", format!("{}/a?{query}", target.path()), "application/apply-patch+yaml")
+impl Subject {
+    pub async fn open() -> Self {
+        // All work is done on this thread, where its time is measured.
+        let config = Config { inline_bytes: usize::MAX, ..Config::default() };
+        let cluster = Cluster::open(config).await.unwrap();
+        let mut subject = Self { client: cluster.client(User::admin()), existing: HashSet::new() };
+        for resource in builtin::resources().iter().filter(|resource| resource.has_verb("create")) {
+            let mut object = samples::base(resource);
+            object["metadata"]["name"] = EXISTING.into();
+            let (path, body) = (samples::collection(resource), object.to_string().into_bytes());
+            let request = Request { method: "POST", path, media: "application/json", body };
+            if subject.send(request).await.code == 201 {
+                subject.existing.insert(resource.kind.to_string());
+            }
         }
+        subject
+    }
+
+    async fn send(&self, request: Request) -> Answer {
+        let Request { method, path, media, body } = request;
+        let request = http::Request::builder().method(method).uri(path).header("content-type", media);
+        let request = request.body(body.into()).unwrap();
+        let began = cpu_time();
+        let answer = self.client.send(request).await.unwrap();
+        let code = answer.status().as_u16();
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+        let took = cpu_time().saturating_sub(began);
+        Answer { code, text: String::from_utf8_lossy(&body).into_owned(), took }
+    }
+
+    /// Whether a request of this variant can reach its validation.
+    pub fn can(&self, target: &Target, verb: Verb) -> bool {
+        matches!(verb, Verb::Create | Verb::CreatePair | Verb::Apply) && !target.is_status
+            || self.existing.contains(target.resource.kind.as_ref())
+    }
+
+    /// The answer to one dry run.
+    pub async fn answer(&self, case: &Case<'_>, count: usize) -> Answer {
+        let request = case.target.request(case.next, case.verb, case.fill, count);
+        let answer = self.send(request).await;
+        let Answer { code, text, .. } = &answer;
+        let is_answered = !matches!(code, 429 | 503 | 504) && !text.contains("panic") && !text.is_empty();
+        assert!(is_answered, "{} {code}: {text:.1000}", case.name());
+        answer
+    }
+}
+
+/// A field, and how it is tested.
+pub struct Case<'a> {
+    target: &'a Target,
+    next: &'a Target,
+    verb: Verb,
+    fill: Fill,
+}
+
+impl<'a> Case<'a> {
+    fn new(all: &'a [Target], at: usize, (verb, fill): (Verb, Fill)) -> Self {
+        Self { target: &all[at], next: all.get(at + 1).unwrap_or(&all[at]), verb, fill }
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} {:?} {:?}", self.target.name(), self.verb, self.fill)
+    }
+
+    /// The number of elements with which the request has this size.
+    pub fn count_for(&self, bytes: usize) -> usize {
+        let size = |count: usize| self.target.request(self.next, self.verb, self.fill, count).body.len();
+        let each = size(200).saturating_sub(size(100)).max(100) / 100 + 3;
+        bytes / each
+    }
+}
+
+/// What is tested of the field `at`, besides applying it: distinct elements and its variant, or all variants.
+pub fn cases<'a>(subject: &Subject, all: &'a [Target], at: usize, is_full: bool) -> Vec<Case<'a>> {
+    let target = &all[at];
+    let of_status =
+        [(Verb::Status, Fill::Distinct), (Verb::Status, Fill::Control), (Verb::Status, Fill::Huge)];
+    let mut variants = match (target.is_status, is_full) {
+        (true, true) => of_status.to_vec(),
+        (true, false) => vec![of_status[target.hash() % of_status.len()]],
+        (false, true) => VARIANTS.to_vec(),
+        (false, false) => vec![target.variant()],
     };
-    let request = http::Request::builder().method(method).uri(path).header("content-type", media);
-    let request = request.body(body.into()).unwrap();
-    let began = cpu_time();
-    let answer = client.send(request).await.unwrap();
-    let code = answer.status().as_u16();
-    let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
-    let took = cpu_time().saturating_sub(began);
-    let text = String::from_utf8_lossy(&body);
-    let is_answered =
-        code != 429 && code != 503 && code != 504 && !text.contains("panic") && !text.is_empty();
-    assert!(is_answered, "{} {code}: {:.1000}", target.name(), text);
-    took
+    if !target.is_status {
+        variants.insert(0, (Verb::Create, Fill::Distinct));
+    }
+    if target.is_associative && !target.is_status {
+        variants.push((Verb::Apply, Fill::Distinct));
+    }
+    let possible = variants.into_iter().filter(|(verb, _)| subject.can(target, *verb));
+    possible.map(|variant| Case::new(all, at, variant)).collect()
 }
 
 /// The factor by which ten times as many elements cost more, where that is more than it may be.
-async fn steepness(client: &kube::Client, target: &Target, verb: Verb, is_distinct: bool) -> Option<u32> {
+async fn steepness(subject: &Subject, case: &Case<'_>) -> Option<u32> {
     let ratio = async |small: usize| {
-        let few = cost(client, target, verb, small, is_distinct).await.max(Duration::from_micros(1));
-        let many = cost(client, target, verb, 10 * small, is_distinct).await;
+        let few = subject.answer(case, small).await.took.max(Duration::from_micros(1));
+        let many = subject.answer(case, 10 * small).await.took;
         (many > NOISE).then(|| u32::try_from(many.as_nanos() / few.as_nanos()).unwrap_or(u32::MAX))
     };
     ratio(SMALL).await.filter(|&ratio| ratio >= SUSPICIOUS)?;
@@ -289,37 +160,54 @@ async fn steepness(client: &kube::Client, target: &Target, verb: Verb, is_distin
 
 /// Tests each `part`th field of `parts`, so that the work is shared by several tests.
 async fn check_part(part: usize, parts: usize) {
-    let client = open().await;
+    let subject = Subject::open().await;
+    let all = targets();
     let mut steep = Vec::new();
-    for target in targets().iter().skip(part).step_by(parts) {
-        for is_distinct in [true, false] {
-            if let Some(ratio) = steepness(&client, target, Verb::Create, is_distinct).await {
-                steep.push(format!("create {} (distinct: {is_distinct}): {ratio}", target.name()));
+    for at in (part..all.len()).step_by(parts) {
+        for case in cases(&subject, &all, at, false) {
+            if let Some(ratio) = steepness(&subject, &case).await {
+                steep.push(format!("{}: {ratio}", case.name()));
             }
-        }
-        if target.is_associative
-            && let Some(ratio) = steepness(&client, target, Verb::Apply, true).await
-        {
-            steep.push(format!("apply {}: {ratio}", target.name()));
         }
     }
     assert!(steep.is_empty(), "time grows faster than the number of elements:\n{}", steep.join("\n"));
 }
 
 #[test]
-fn targets_include_fields_of_pods_services_and_metadata() {
+fn targets_include_fields_of_pods_services_metadata_and_status() {
     let names: Vec<_> = targets().iter().map(Target::name).collect();
     for name in [
         "Pod.spec.containers",
         "Pod.spec.containers[].ports",
         "Pod.spec.schedulingGates",
         "Pod.spec.topologySpreadConstraints",
+        "Pod.status.containerStatuses",
         "Service.spec.ports",
     ] {
         assert!(names.iter().any(|known| known == name), "{name} is not in {names:#?}");
     }
     assert!(names.iter().any(|name| name.ends_with(".metadata.managedFields")));
     assert!(names.len() > 250, "{}", names.len());
+}
+
+/// The requests are of use only if they are decoded, and the object's own rules see them.
+#[tokio::test]
+async fn generated_requests_reach_validation() {
+    let subject = Subject::open().await;
+    let all = targets();
+    let mut refused = Vec::new();
+    let mut total = 0;
+    for at in 0..all.len() {
+        for case in cases(&subject, &all, at, false) {
+            total += 1;
+            let Answer { code, text, .. } = subject.answer(&case, 3).await;
+            if !matches!(code, 200 | 201 | 422) {
+                refused.push(format!("{}: {code} {text:.300}", case.name()));
+            }
+        }
+    }
+    assert!(subject.existing.len() > 25, "{:?}", subject.existing);
+    assert!(refused.len() * 20 < total, "{} of {total}:\n{}", refused.len(), refused.join("\n"));
 }
 
 #[tokio::test]
@@ -332,19 +220,31 @@ async fn requests_cost_time_linear_in_each_list_odd_fields() {
     check_part(1, 2).await;
 }
 
-/// For release builds: the largest request for each field.
-#[tokio::test]
-#[ignore = "takes minutes in a debug build; run with --release"]
-async fn largest_requests_are_answered_in_time() {
-    let client = open().await;
-    let mut slow = Vec::new();
-    for target in targets() {
-        let sizes = [100, 200].map(|count| target.object(count, true).to_string().len());
-        let each = (sizes[1] - sizes[0]).max(100) / 100 + 3;
-        let took = cost(&client, &target, Verb::Create, FULL_BYTES / each, true).await;
-        if took > FULL_TIME {
-            slow.push(format!("{}: {took:?}", target.name()));
-        }
+/// Fails with the cases whose time or memory is above the limits.
+fn assert_bounded(costs: &[child::Cost], time: Option<Duration>, memory: usize) {
+    let is_over = |cost: &&child::Cost| time.is_some_and(|most| cost.took > most) || cost.memory > memory;
+    let over = costs.iter().filter(is_over);
+    let lines: Vec<_> =
+        over.map(|cost| format!("{}: {:?}, {} MiB", cost.name, cost.took, cost.memory >> 20)).collect();
+    assert!(lines.is_empty(), "over the limits:\n{}", lines.join("\n"));
+}
+
+#[test]
+fn sampled_requests_use_bounded_memory() {
+    let parts: Vec<_> =
+        (0..targets().len()).filter(|at| targets()[*at].hash().is_multiple_of(SAMPLE)).collect();
+    let costs = child::run(&child::Order { fields: parts, bytes: SAMPLE_BYTES, is_full: false });
+    assert!(costs.len() > 40, "{}", costs.len());
+    assert_bounded(&costs, None, SAMPLE_MEMORY);
+}
+
+/// For release builds: the largest request of each field, in all variants.
+#[test]
+#[ignore = "takes many minutes; see docs/testing.md"]
+fn largest_requests_are_answered_in_bounded_time_and_memory() {
+    let mut costs = Vec::new();
+    for at in 0..targets().len() {
+        costs.extend(child::run(&child::Order { fields: vec![at], bytes: FULL_BYTES, is_full: true }));
     }
-    assert!(slow.is_empty(), "{}", slow.join("\n"));
+    assert_bounded(&costs, Some(FULL_TIME), FULL_MEMORY);
 }

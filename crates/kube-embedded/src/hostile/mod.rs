@@ -2,8 +2,11 @@
 
 mod answers;
 mod chaos;
+mod child;
+mod errors;
 mod lists;
 mod races;
+mod samples;
 
 use serde_json::{Value, json};
 
@@ -59,6 +62,41 @@ async fn pod_with_thousands_of_spread_constraints_is_not_scheduled_and_delays_no
     let began = std::time::Instant::now();
     world.create(DEPLOYMENTS, deployment("canary", 1, &json!({}))).await;
     assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+    let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
+    assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
+}
+
+#[tokio::test]
+async fn pods_with_endless_node_affinity_or_tolerations_are_not_scheduled() {
+    let world = World::with(Simulation::default()).await;
+    let key = |n: usize| json!({"matchExpressions": [{"key": format!("k{n}"), "operator": "Exists"}]});
+    let required = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+    let values: Vec<_> = (0..6_000).map(|n| format!("v{n}")).collect();
+    let toleration = |n: usize| json!({"key": format!("k{n}"), "operator": "Exists"});
+    let attacks = [
+        (
+            required((0..3_000).map(key).collect()),
+            "the pod has 3000 node affinity terms (limit 100); use fewer",
+        ),
+        (
+            required(json!([{"matchExpressions": [{"key": "k", "operator": "NotIn", "values": values}]}])),
+            "the pod has more than 5000 expressions and values in its node affinity; use fewer",
+        ),
+        (
+            json!({"tolerations": (0..3_000).map(toleration).collect::<Vec<_>>()}),
+            "tolerations (limit 100); use fewer",
+        ),
+    ];
+    for (n, (pod, expected)) in attacks.into_iter().enumerate() {
+        let name = format!("hostile-{n}");
+        world.create(DEPLOYMENTS, deployment(&name, 1, &pod)).await;
+        let pods = world.list("/api/v1/namespaces/default/pods").await;
+        let own = pods.iter().find(|pod| pod["metadata"]["labels"]["app"] == name.as_str()).unwrap();
+        let why = &own["status"]["conditions"][0];
+        assert_eq!(why["reason"], "Unschedulable", "{why:#}");
+        assert!(why["message"].as_str().unwrap().ends_with(expected), "{why:#}");
+    }
+    world.create(DEPLOYMENTS, deployment("canary", 1, &json!({}))).await;
     let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
     assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
 }

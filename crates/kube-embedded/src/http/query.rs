@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::target::percent;
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 #[derive(Clone, Debug, Default)]
 pub struct Query {
@@ -127,11 +127,11 @@ pub fn refuse(options: &str, errors: &[FieldError]) -> Result<()> {
 }
 
 /// `All` is the only kind of dry run.
-pub fn check_dry_run(values: &[String]) -> Vec<FieldError> {
+pub fn check_dry_run(values: &[String]) -> FieldErrors {
     if values.iter().all(|value| value == "All") {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    vec![FieldError::unsupported(&Path::new("dryRun"), values.to_vec(), &["All"])]
+    FieldError::unsupported(&Path::new("dryRun"), values.to_vec(), &["All"]).into()
 }
 
 fn printable(c: char) -> bool {

@@ -5,16 +5,16 @@ use serde_json::{Map, Value, json};
 use crate::crd::cel::Expression;
 use crate::crd::cel::check::{Ty, check};
 use crate::crd::schema::Schema;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 /// Complaints about the expressions in `spec`; everything else about a policy is checked elsewhere. Empty
 /// expressions are not complained about here.
-pub fn check_policy(policy: &Value) -> Vec<FieldError> {
+pub fn check_policy(policy: &Value) -> FieldErrors {
     let spec = &policy["spec"];
     let list = |key: &str| spec[key].as_array().map(Vec::as_slice).unwrap_or_default();
     let has_params = !spec["paramKind"].is_null();
     let request = Schema::read(&request_schema());
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut known = Schema::read(&json!({"type": "object"}));
     let path = Path::new("spec");
     let mut check = |value: &Value, path: &Path, known: Option<&Schema>, wanted: Wanted| {

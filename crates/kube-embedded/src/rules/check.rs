@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 pub use self::at::At;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub const POSITIVE: &str = "must be greater than zero";
@@ -299,13 +299,13 @@ pub fn ip(text: &str) -> Vec<String> {
 }
 
 /// Files each complaint of `judge` about the text at `at`.
-pub fn text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+pub fn text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let text = at.text();
     errs.extend(judge(text).into_iter().map(|words| FieldError::invalid(&at.path, text, words)));
 }
 
 /// Required, and then judged.
-pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     } else {
@@ -314,26 +314,26 @@ pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<Fie
 }
 
 /// Required, without any further demand.
-pub fn required(at: &At, errs: &mut Vec<FieldError>) {
+pub fn required(at: &At, errs: &mut FieldErrors) {
     if at.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     }
 }
 
-pub fn not_negative(at: &At, errs: &mut Vec<FieldError>) {
+pub fn not_negative(at: &At, errs: &mut FieldErrors) {
     if at.int() < 0 {
         errs.push(FieldError::invalid(&at.path, at.int(), NOT_NEGATIVE));
     }
 }
 
-pub fn positive(at: &At, errs: &mut Vec<FieldError>) {
+pub fn positive(at: &At, errs: &mut FieldErrors) {
     if at.int() <= 0 {
         errs.push(FieldError::invalid(&at.path, at.int(), POSITIVE));
     }
 }
 
 /// A number, if there is one, within limits.
-pub fn within(at: &At, low: i64, high: i64, errs: &mut Vec<FieldError>) {
+pub fn within(at: &At, low: i64, high: i64, errs: &mut FieldErrors) {
     if let Some(number) = at.number()
         && !(low..=high).contains(&number)
     {
@@ -342,19 +342,19 @@ pub fn within(at: &At, low: i64, high: i64, errs: &mut Vec<FieldError>) {
 }
 
 /// A port number; an absent one counts as 0.
-pub fn port_number(at: &At, errs: &mut Vec<FieldError>) {
+pub fn port_number(at: &At, errs: &mut FieldErrors) {
     if !(1..=65535).contains(&at.int()) {
         errs.push(FieldError::invalid(&at.path, at.int(), between(1, 65535)));
     }
 }
 
 /// A port by number or by name.
-pub fn port(at: &At, errs: &mut Vec<FieldError>) {
+pub fn port(at: &At, errs: &mut FieldErrors) {
     if at.value.is_some_and(Value::is_string) { text(at, port_name, errs) } else { port_number(at, errs) }
 }
 
 /// A number that is not negative, or a percentage.
-pub fn number_or_percent(at: &At, errs: &mut Vec<FieldError>) {
+pub fn number_or_percent(at: &At, errs: &mut FieldErrors) {
     if at.value.is_some_and(Value::is_string) { text(at, percent, errs) } else { not_negative(at, errs) }
 }
 
@@ -363,21 +363,21 @@ pub fn percent_of(at: &At) -> Option<i64> {
     at.text().strip_suffix('%').and_then(|digits| digits.parse().ok())
 }
 
-pub fn at_most_hundred_percent(at: &At, errs: &mut Vec<FieldError>) {
+pub fn at_most_hundred_percent(at: &At, errs: &mut FieldErrors) {
     if percent_of(at).is_some_and(|percent| percent > 100) {
         errs.push(FieldError::invalid(&at.path, at.json(), "must not be greater than 100%"));
     }
 }
 
 /// One of a few words; `""` is complained about as unsupported as well.
-pub fn one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
+pub fn one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     if !supported.contains(&at.text()) {
         errs.push(FieldError::unsupported(&at.path, at.text(), supported));
     }
 }
 
 /// One of a few words, and required.
-pub fn required_one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
+pub fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     } else {
@@ -386,7 +386,7 @@ pub fn required_one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) 
 }
 
 /// The labels of an object, a template or a selector: complaints stand at the map.
-pub fn labels(at: &At, errs: &mut Vec<FieldError>) {
+pub fn labels(at: &At, errs: &mut FieldErrors) {
     for (key, value) in at.entries() {
         label_name(key, &at.path, errs);
         let value = value.text();
@@ -394,12 +394,12 @@ pub fn labels(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn label_name(key: &str, path: &Path, errs: &mut Vec<FieldError>) {
+pub fn label_name(key: &str, path: &Path, errs: &mut FieldErrors) {
     errs.extend(qualified_name(key).into_iter().map(|words| FieldError::invalid(path, key, words)));
 }
 
 /// The annotations of an object or a template.
-pub fn annotations(at: &At, errs: &mut Vec<FieldError>) {
+pub fn annotations(at: &At, errs: &mut FieldErrors) {
     const MOST: usize = 256 * 1024;
     let mut size = 0;
     for (key, value) in at.entries() {
@@ -415,7 +415,7 @@ pub fn annotations(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Whether this is one of the four operators that every selector knows; complains if its values do not fit it.
-pub fn set_operator(operator: &At, values: &At, errs: &mut Vec<FieldError>) -> bool {
+pub fn set_operator(operator: &At, values: &At, errs: &mut FieldErrors) -> bool {
     match operator.text() {
         "In" | "NotIn" => {
             if values.is_empty() {
@@ -435,7 +435,7 @@ pub fn set_operator(operator: &At, values: &At, errs: &mut Vec<FieldError>) -> b
 }
 
 /// `matchLabels` and `matchExpressions`.
-pub fn label_selector(at: &At, errs: &mut Vec<FieldError>) {
+pub fn label_selector(at: &At, errs: &mut FieldErrors) {
     labels(&at.get("matchLabels"), errs);
     for expression in at.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));
@@ -474,7 +474,7 @@ pub fn selector_is_empty(selector: &At) -> bool {
 }
 
 /// A list of `metav1.Condition`.
-pub fn conditions(list: &At, errs: &mut Vec<FieldError>) {
+pub fn conditions(list: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for condition in list.items() {
         let (kind, reason) = (condition.get("type"), condition.get("reason"));
@@ -518,14 +518,14 @@ fn condition_reason(text: &str) -> Vec<String> {
 }
 
 /// `Invalid value: ...: field is immutable` when two places differ.
-pub fn immutable(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+pub fn immutable(new: &At, old: &At, errs: &mut FieldErrors) {
     if new.json() != old.json() {
         errs.push(FieldError::invalid(&new.path, new.json(), IMMUTABLE));
     }
 }
 
 /// As [`immutable`], for one of Go's own structures.
-pub fn immutable_structure(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+pub fn immutable_structure(new: &At, old: &At, errs: &mut FieldErrors) {
     if new.json() != old.json() {
         errs.push(FieldError::invalid(&new.path, new.go(), IMMUTABLE));
     }
@@ -588,7 +588,7 @@ mod tests {
             {"key": "y", "operator": "Exists"},
         ]}, "l": {"a": "b", "y": ""}, "m": {"a": "b", "x": "1", "y": ""}});
         let root = At::root(&object);
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         label_selector(&root.get("s"), &mut errs);
         assert!(errs.is_empty());
         assert!(selector_picks(&root.get("s"), &root.get("l")));

@@ -11,7 +11,7 @@ use super::check::{self, At};
 use super::read::{empty, fill, fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text};
 use super::workloads::podspec;
 use super::{Generation, Naming, PLAIN, Rules, meta};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 pub const RULES: &[Rules] = &[
     Rules {
@@ -64,7 +64,7 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_status: |new, _| {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             for condition in At::root(new).down("status.conditions").items() {
                 check::one_of(&condition.get("status"), &["True", "False", "Unknown"], &mut errs);
             }
@@ -123,10 +123,10 @@ fn uncoordinated(lease: &mut Value) {
     spec.remove("preferredHolder");
 }
 
-fn validate_lease(lease: &Value) -> Vec<FieldError> {
+fn validate_lease(lease: &Value) -> FieldErrors {
     let root = At::root(lease);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let duration = spec.get("leaseDurationSeconds");
     if duration.number().is_some_and(|seconds| seconds <= 0) {
         errs.push(FieldError::invalid(&duration.path, duration.int(), "must be greater than 0"));
@@ -135,9 +135,9 @@ fn validate_lease(lease: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
+fn validate_runtime_class(class: &Value) -> FieldErrors {
     let root = At::root(class);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::required_text(&root.get("handler"), check::dns_label, &mut errs);
     podspec::overhead(&root.down("overhead.podFixed").named(Path::new("overhead")), &mut errs);
     check::labels(&root.down("scheduling.nodeSelector"), &mut errs);
@@ -163,7 +163,7 @@ fn validate_runtime_class(class: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn tolerated(toleration: &At, errs: &mut Vec<FieldError>) {
+fn tolerated(toleration: &At, errs: &mut FieldErrors) {
     let (key, operator) = (toleration.get("key"), toleration.get("operator"));
     let (value, effect) = (toleration.get("value"), toleration.get("effect"));
     if !key.is_empty() {
@@ -204,10 +204,10 @@ const USAGES: &[&str] = &[
     "server auth", "signing", "timestamping",
 ];
 
-fn validate_request(request: &Value) -> Vec<FieldError> {
+fn validate_request(request: &Value) -> FieldErrors {
     let root = At::root(request);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let pem = spec.get("request");
     if let Some(words) = not_a_request(pem.text()) {
         errs.push(FieldError::invalid(&pem.path, pem.text(), words));
@@ -247,7 +247,7 @@ fn not_a_request(encoded: &str) -> Option<&'static str> {
     }
 }
 
-fn signer_name(at: &At, errs: &mut Vec<FieldError>) {
+fn signer_name(at: &At, errs: &mut FieldErrors) {
     const FORM: &str = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
     let name = at.text();
     if name.is_empty() {
@@ -275,7 +275,7 @@ fn signer_name(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Complains about the first bad label of a part of the name.
-fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let bad = part.split('.').map(|label| (label, judge(label))).find(|(_, wrong)| !wrong.is_empty());
     for (label, words) in
         bad.into_iter().flat_map(|(label, wrong)| wrong.into_iter().map(move |w| (label, w)))
@@ -285,7 +285,7 @@ fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut Vec<Fi
     }
 }
 
-fn request_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
+fn request_conditions(conditions: &At, errs: &mut FieldErrors) {
     let mut seen: HashSet<&str> = HashSet::new();
     for condition in conditions.items() {
         let (kind, status) = (condition.get("type"), condition.get("status"));
@@ -316,7 +316,7 @@ enum Setting {
     Certificate,
 }
 
-fn request_change(new: &Value, old: &Value, setting: Setting) -> Vec<FieldError> {
+fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
     let mut errs = validate_request(new);
     errs.extend(meta::validate_create(&new["metadata"], false, Naming::PathSegment));
     let path = Path::new("status.conditions");
@@ -370,11 +370,11 @@ fn not_certificates(encoded: &str) -> Option<String> {
     (certificates == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
-fn validate_api_service(service: &Value) -> Vec<FieldError> {
+fn validate_api_service(service: &Value) -> FieldErrors {
     let root = At::root(service);
     let spec = root.get("spec");
     let (group, version) = (spec.get("group"), spec.get("version"));
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let name = root.down("metadata.name");
     let wanted = format!("{}.{}", version.text(), group.text());
     if name.text() != wanted && check::path_segment(name.text()).is_empty() {
@@ -449,9 +449,9 @@ fn default_devices(claim: &mut Value) {
     }
 }
 
-fn validate_devices(devices: &At) -> Vec<FieldError> {
+fn validate_devices(devices: &At) -> FieldErrors {
     const MOST: usize = 32;
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let requests = devices.get("requests");
     if requests.len() > MOST {
         errs.push(FieldError::too_many(&requests.path, requests.len(), MOST));
@@ -479,7 +479,7 @@ fn validate_devices(devices: &At) -> Vec<FieldError> {
     errs
 }
 
-fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
+fn spec_stays(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
     if new["spec"] != old["spec"] {
         errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
@@ -487,11 +487,11 @@ fn spec_stays(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_slice(slice: &Value) -> Vec<FieldError> {
+fn validate_slice(slice: &Value) -> FieldErrors {
     const PLACES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
     let root = At::root(slice);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::required_text(&spec.get("driver"), check::dns_subdomain, &mut errs);
     check::required(&spec.down("pool.name"), &mut errs);
     let generation = spec.down("pool.generation");
@@ -532,7 +532,7 @@ mod tests {
         let request = |conditions: Value| json!({"metadata": {"name": "c"}, "spec": {}, "status": {"conditions": conditions}});
         let approved = request(json!([{"type": "Approved", "status": "True"}]));
         let open = request(json!([]));
-        let about_conditions = |errs: Vec<FieldError>| {
+        let about_conditions = |errs: FieldErrors| {
             let about = errs.iter().filter(|e| e.path.as_str().starts_with("status.conditions"));
             about.map(ToString::to_string).collect::<Vec<_>>()
         };

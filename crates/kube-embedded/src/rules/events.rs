@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::check::{self, At};
 use super::read::{empty, go_names, int, text};
 use super::{Naming, PLAIN, Rules};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 pub const RULES: &[Rules] = &[
     Rules {
@@ -74,8 +74,8 @@ fn rename(
 }
 
 /// Checks of both groups; `reporter` is what the group calls the reporting component.
-fn validate_common(event: &Value, reporter: &str) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_common(event: &Value, reporter: &str) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let namespace = text(&event["metadata"]["namespace"]);
     let about = text(&event["involvedObject"]["namespace"]);
     let mismatch = if empty(&event["eventTime"]) {
@@ -113,7 +113,7 @@ fn validate_common(event: &Value, reporter: &str) -> Vec<FieldError> {
     errs
 }
 
-fn validate_strict(event: &Value) -> Vec<FieldError> {
+fn validate_strict(event: &Value) -> FieldErrors {
     let mut errs = validate_common(event, "reportingController");
     series(event, &mut errs);
     if empty(&event["eventTime"]) {
@@ -137,7 +137,7 @@ fn validate_strict(event: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn series(event: &Value, errs: &mut Vec<FieldError>) {
+fn series(event: &Value, errs: &mut FieldErrors) {
     let series = &event["series"];
     if series.is_null() {
         return;
@@ -150,7 +150,7 @@ fn series(event: &Value, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_strict_change(new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate_strict_change(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate_common(new, "reportingController");
     if new["series"] != old["series"] {
         series(new, &mut errs);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::check::{self, At};
 use super::read::{fill, go_names, int, members};
 use super::{Generation, PLAIN, Rules};
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
@@ -60,10 +60,10 @@ fn default_level(level: &mut Value) {
 const VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-fn validate_schema(schema: &Value) -> Vec<FieldError> {
+fn validate_schema(schema: &Value) -> FieldErrors {
     let root = At::root(schema);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let precedence = spec.get("matchingPrecedence");
     let words = match precedence.int() {
         ..=0 => Some("must be a positive value"),
@@ -95,7 +95,7 @@ fn validate_schema(schema: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn schema_rule(rule: &At, errs: &mut Vec<FieldError>) {
+fn schema_rule(rule: &At, errs: &mut FieldErrors) {
     let subjects = rule.get("subjects");
     if subjects.is_empty() {
         errs.push(FieldError::required(&subjects.path, "subjects must contain at least one value"));
@@ -135,7 +135,7 @@ fn schema_rule(rule: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Required, and a star stands alone.
-fn listed(list: &At, required: &str, what: &str, errs: &mut Vec<FieldError>) {
+fn listed(list: &At, required: &str, what: &str, errs: &mut FieldErrors) {
     if list.is_empty() {
         errs.push(FieldError::required(&list.path, required));
     } else if list.len() > 1 && list.items().any(|item| item.text() == "*") {
@@ -144,7 +144,7 @@ fn listed(list: &At, required: &str, what: &str, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn verbs(list: &At, errs: &mut Vec<FieldError>) {
+fn verbs(list: &At, errs: &mut FieldErrors) {
     listed(list, "verbs must contain at least one value", "verbs", errs);
     let star = list.items().any(|verb| verb.text() == "*");
     if !star && list.items().any(|verb| !VERBS.contains(&verb.text())) {
@@ -152,7 +152,7 @@ fn verbs(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn namespaces(rule: &At, errs: &mut Vec<FieldError>) {
+fn namespaces(rule: &At, errs: &mut FieldErrors) {
     let list = rule.get("namespaces");
     if list.is_empty() {
         if !rule.get("clusterScope").flag() {
@@ -172,7 +172,7 @@ fn namespaces(rule: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn url_path(url: &At, errs: &mut Vec<FieldError>) {
+fn url_path(url: &At, errs: &mut FieldErrors) {
     let path = url.text();
     let stars = path.matches('*').count();
     let words = if path.is_empty() {
@@ -193,7 +193,7 @@ fn url_path(url: &At, errs: &mut Vec<FieldError>) {
     errs.push(FieldError::invalid(&url.path, path, words));
 }
 
-fn schema_subject(subject: &At, errs: &mut Vec<FieldError>) {
+fn schema_subject(subject: &At, errs: &mut FieldErrors) {
     const KINDS: &[(&str, &str)] =
         &[("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
     let kind = subject.get("kind");
@@ -230,7 +230,7 @@ fn schema_subject(subject: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn conditions(list: &At, errs: &mut Vec<FieldError>) {
+fn conditions(list: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for condition in list.items() {
         let kind = condition.get("type");
@@ -242,11 +242,11 @@ fn conditions(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_level(level: &Value) -> Vec<FieldError> {
+fn validate_level(level: &Value) -> FieldErrors {
     let root = At::root(level);
     let spec = root.get("spec");
     let kind = spec.get("type");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     if (root.down("metadata.name").text() == "exempt") != (kind.text() == "Exempt") {
         let words = "must be 'Exempt' if and only if `name` is 'exempt'";
         errs.push(FieldError::invalid(&kind.path, kind.text(), words));
@@ -281,7 +281,7 @@ fn validate_level(level: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn shares(at: &At, errs: &mut Vec<FieldError>) {
+fn shares(at: &At, errs: &mut FieldErrors) {
     let shares = at.get("nominalConcurrencyShares");
     if shares.int() < 0 {
         errs.push(FieldError::invalid(&shares.path, shares.int(), "must be a non-negative integer"));
@@ -289,7 +289,7 @@ fn shares(at: &At, errs: &mut Vec<FieldError>) {
     check::within(&at.get("lendablePercent"), 0, 100, errs);
 }
 
-fn response(at: &At, errs: &mut Vec<FieldError>) {
+fn response(at: &At, errs: &mut FieldErrors) {
     let (kind, queuing) = (at.get("type"), at.get("queuing"));
     match kind.text() {
         "Reject" => {

@@ -23,7 +23,7 @@ pub mod workloads;
 
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::FieldErrors;
 
 /// When `metadata.generation` moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,11 +72,11 @@ pub struct Rules {
     /// Prepares a change of the main resource: (new, old). Keeping the old status has been done.
     pub update: fn(&mut Value, &Value),
     /// Complaints about an object to be created (its metadata is checked elsewhere).
-    pub validate: fn(&Value) -> Vec<FieldError>,
+    pub validate: fn(&Value) -> FieldErrors,
     /// Complaints about a change: (new, old). Includes those of `validate` where they apply to updates.
-    pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    pub validate_update: fn(&Value, &Value) -> FieldErrors,
     /// Complaints about a change through `/status`: (new, old).
-    pub validate_status: fn(&Value, &Value) -> Vec<FieldError>,
+    pub validate_status: fn(&Value, &Value) -> FieldErrors,
     /// `Warning` headers for a create (`None`) or an update.
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
 }
@@ -92,9 +92,9 @@ pub const PLAIN: Rules = Rules {
     default: |_| {},
     create: |_| {},
     update: |_, _| {},
-    validate: |_| Vec::new(),
-    validate_update: |_, _| Vec::new(),
-    validate_status: |_, _| Vec::new(),
+    validate: |_| FieldErrors::new(),
+    validate_update: |_, _| FieldErrors::new(),
+    validate_status: |_, _| FieldErrors::new(),
     warnings: |_, _| Vec::new(),
 };
 
@@ -121,25 +121,25 @@ const ALL: &[&[Rules]] = &[
 pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
 
 /// All complaints about an object of a built-in kind that is to be created, metadata included.
-pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> Vec<FieldError> {
+pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> FieldErrors {
     let meta = &object["metadata"];
     let mut errs = if rules.any_finalizer {
         meta::validate_lenient_create(meta, namespaced, rules.naming)
     } else {
         meta::validate_create(meta, namespaced, rules.naming)
     };
-    errs.extend((rules.validate)(object));
+    errs.append((rules.validate)(object));
     errs
 }
 
 /// All complaints about a change of the main resource of a built-in kind, metadata included.
-pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
+pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
     let mut errs = if rules.any_finalizer {
         meta::validate_custom_update(&new["metadata"], &old["metadata"], namespaced)
     } else {
         meta::validate_update(&new["metadata"], &old["metadata"], namespaced)
     };
-    errs.extend((rules.validate_update)(new, old));
+    errs.append((rules.validate_update)(new, old));
     errs
 }
 

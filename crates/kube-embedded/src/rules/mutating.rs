@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::check::{self, At};
 use super::webhooks::{binding_basis, default_binding, default_policy, policy_basis};
 use super::{Generation, PLAIN, Rules};
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -37,9 +37,9 @@ pub const RULES: &[Rules] = &[
 /// How a mutation is written: the word in `patchType`, and where its expression stands.
 const FORMS: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
-fn validate_policy(policy: &Value) -> Vec<FieldError> {
+fn validate_policy(policy: &Value) -> FieldErrors {
     let spec = At::root(policy).get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     policy_basis(&spec, &mut errs);
     operations(&spec.get("matchConstraints"), &mut errs);
     let mutations = spec.get("mutations");
@@ -53,16 +53,16 @@ fn validate_policy(policy: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_binding(binding: &Value) -> Vec<FieldError> {
+fn validate_binding(binding: &Value) -> FieldErrors {
     let spec = At::root(binding).get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     binding_basis(&spec, &mut errs);
     operations(&spec.get("matchResources"), &mut errs);
     errs
 }
 
 /// What is deleted cannot be changed.
-fn operations(matching: &At, errs: &mut Vec<FieldError>) {
+fn operations(matching: &At, errs: &mut FieldErrors) {
     let rules = matching.get("resourceRules");
     let told_at = rules.path.field("operations");
     for rule in rules.items() {
@@ -72,7 +72,7 @@ fn operations(matching: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn one_mutation(mutation: &At, errs: &mut Vec<FieldError>) {
+fn one_mutation(mutation: &At, errs: &mut FieldErrors) {
     let kind = mutation.get("patchType");
     check::required_one_of(&kind, &FORMS.map(|(word, _)| word), errs);
     if !FORMS.iter().any(|(word, _)| *word == kind.text()) {

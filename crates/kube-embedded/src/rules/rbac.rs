@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::check::{self, At};
 use super::read::{fill_text, go_names, maps_mut, members};
 use super::{Naming, PLAIN, Rules, meta};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -56,7 +56,7 @@ fn default_role(role: &mut Value) {
 }
 
 /// A change is checked as if the object were new.
-fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> Vec<FieldError>) -> Vec<FieldError> {
+fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> FieldErrors) -> FieldErrors {
     let mut errs = meta::validate_create(&new["metadata"], namespaced, Naming::PathSegment);
     errs.extend(check(new, namespaced));
     errs
@@ -69,9 +69,9 @@ const MOST_VALUES: usize = 50_000;
 /// Subjects of one binding. Not in Kubernetes.
 const MOST_SUBJECTS: usize = 5_000;
 
-fn rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
+fn rules(role: &Value, namespaced: bool) -> FieldErrors {
     let root = At::root(role);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let list = root.get("rules");
     if list.len() > MOST_RULES {
         errs.push(FieldError::too_many(&list.path, list.len(), MOST_RULES));
@@ -105,7 +105,7 @@ fn rules(role: &Value, namespaced: bool) -> Vec<FieldError> {
     errs
 }
 
-fn policy_rule(rule: &At, namespaced: bool, errs: &mut Vec<FieldError>) {
+fn policy_rule(rule: &At, namespaced: bool, errs: &mut FieldErrors) {
     let mut require = |field: &str, words: &str| {
         if rule.get(field).is_empty() {
             errs.push(FieldError::required(&rule.path.field(field), words));
@@ -137,10 +137,10 @@ fn default_binding(binding: &mut Value) {
     }
 }
 
-fn validate_binding(binding: &Value, namespaced: bool) -> Vec<FieldError> {
+fn validate_binding(binding: &Value, namespaced: bool) -> FieldErrors {
     let root = At::root(binding);
     let role = root.get("roleRef");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::one_of(&role.get("apiGroup"), &[GROUP], &mut errs);
     let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     check::one_of(&role.get("kind"), kinds, &mut errs);
@@ -170,7 +170,7 @@ fn validate_binding(binding: &Value, namespaced: bool) -> Vec<FieldError> {
     errs
 }
 
-fn binding_change(new: &Value, old: &Value, namespaced: bool) -> Vec<FieldError> {
+fn binding_change(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
     let mut errs = again(new, namespaced, validate_binding);
     if new["roleRef"] != old["roleRef"] {
         errs.push(FieldError::invalid(

@@ -1,6 +1,6 @@
 //! The storage group: classes, drivers, attachments.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::check::{self, At, quantity};
 use super::core::volume::driver_name;
 use super::read::{empty, fill, go_names, items, members, text};
 use super::{Generation, Naming, PLAIN, Rules, meta};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 const GROUP: &str = "storage.k8s.io";
 
@@ -41,7 +41,7 @@ pub const RULES: &[Rules] = &[
         kind: "VolumeAttributesClass",
         validate: validate_attributes_class,
         validate_update: |new, old| {
-            let mut errs: Vec<_> = ["driverName", "parameters"]
+            let mut errs: FieldErrors = ["driverName", "parameters"]
                 .into_iter()
                 .filter(|field| new[*field] != old[*field])
                 .map(|field| {
@@ -111,7 +111,7 @@ pub const RULES: &[Rules] = &[
         generation: Generation::Absent,
         validate: |capacity| {
             let root = At::root(capacity);
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             check::label_selector(&root.get("nodeTopology"), &mut errs);
             check::text(&root.get("storageClassName"), check::dns_subdomain, &mut errs);
             if root.has("capacity") {
@@ -131,7 +131,7 @@ pub const RULES: &[Rules] = &[
 ];
 
 /// The name of a provisioner or driver.
-fn provisioner(at: &At, errs: &mut Vec<FieldError>) {
+fn provisioner(at: &At, errs: &mut FieldErrors) {
     check::required(at, errs);
     if !at.is_empty() {
         let name = at.text().to_lowercase();
@@ -140,7 +140,7 @@ fn provisioner(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn parameters(at: &At, required: bool, errs: &mut Vec<FieldError>) {
+fn parameters(at: &At, required: bool, errs: &mut FieldErrors) {
     const MOST: usize = 512;
     const MOST_BYTES: usize = 256 * 1024;
     if at.len() > MOST {
@@ -159,9 +159,9 @@ fn parameters(at: &At, required: bool, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_class(class: &Value) -> Vec<FieldError> {
+fn validate_class(class: &Value) -> FieldErrors {
     let root = At::root(class);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     provisioner(&root.get("provisioner"), &mut errs);
     parameters(&root.get("parameters"), false, &mut errs);
     let policy = root.get("reclaimPolicy");
@@ -196,9 +196,9 @@ fn validate_class(class: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_attributes_class(class: &Value) -> Vec<FieldError> {
+fn validate_attributes_class(class: &Value) -> FieldErrors {
     let root = At::root(class);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     provisioner(&root.get("driverName"), &mut errs);
     parameters(&root.get("parameters"), true, &mut errs);
     errs
@@ -216,8 +216,8 @@ fn default_driver(driver: &mut Value) {
     }
 }
 
-fn validate_driver(spec: &At) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_driver(spec: &At) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let policy = spec.get("fsGroupPolicy");
     if policy.exists() {
         check::one_of(&policy, &["File", "None", "ReadWriteOnceWithFSType"], &mut errs);
@@ -255,10 +255,10 @@ fn validate_driver(spec: &At) -> Vec<FieldError> {
     errs
 }
 
-fn validate_node(node: &Value) -> Vec<FieldError> {
+fn validate_node(node: &Value) -> FieldErrors {
     const MOST: usize = 256;
     let root = At::root(node);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let mut names = HashSet::new();
     for driver in root.down("spec.drivers").items() {
         let (name, id) = (driver.get("name"), driver.get("nodeID"));
@@ -288,7 +288,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
 }
 
 /// Of a driver that stays, only what it can take may change.
-fn node_change(new: &Value, old: &Value) -> Vec<FieldError> {
+fn node_change(new: &Value, old: &Value) -> FieldErrors {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
         if let Some(fields) = driver.as_object_mut() {
@@ -296,22 +296,27 @@ fn node_change(new: &Value, old: &Value) -> Vec<FieldError> {
         }
         driver
     };
-    let mut errs = Vec::new();
-    for was in items(&old["spec"]["drivers"]).iter().map(fixed) {
-        for now in items(&new["spec"]["drivers"]).iter().map(fixed) {
-            if text(&now["name"]) == text(&was["name"]) && now != was {
-                errs.push(FieldError::invalid(&Path::new("spec.drivers"), go_names(&now), check::IMMUTABLE));
-            }
+    let mut errs = FieldErrors::new();
+    let mut by_name: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for now in items(&new["spec"]["drivers"]) {
+        by_name.entry(text(&now["name"])).or_default().push(now);
+    }
+    // Stored drivers have names of their own, so that each new one is compared once.
+    for was in items(&old["spec"]["drivers"]) {
+        let same_name = by_name.remove(text(&was["name"])).unwrap_or_default();
+        let was = fixed(was);
+        for now in same_name.into_iter().map(fixed).filter(|now| *now != was) {
+            errs.push(FieldError::invalid(&Path::new("spec.drivers"), go_names(&now), check::IMMUTABLE));
         }
     }
     errs
 }
 
-fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
+fn validate_attachment(attachment: &Value) -> FieldErrors {
     const EXACTLY_ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let root = At::root(attachment);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::required(&spec.get("attacher"), &mut errs);
     driver_name(&spec.get("attacher"), &mut errs);
     let source = spec.get("source");

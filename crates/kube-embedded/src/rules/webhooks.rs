@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::check::{self, At};
 use super::read::{fill, maps_mut, members, text};
 use super::{Generation, PLAIN, Rules};
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 const NOT_CALLED: &str = "kube-embedded stores this object but does not call admission webhooks";
@@ -98,9 +98,9 @@ fn default_scopes(holder: &mut Map<String, Value>, field: &str) {
     }
 }
 
-fn validate_webhooks(configuration: &Value) -> Vec<FieldError> {
+fn validate_webhooks(configuration: &Value) -> FieldErrors {
     let root = At::root(configuration);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let mut names = HashSet::new();
     for hook in root.get("webhooks").items() {
         let name = hook.get("name");
@@ -114,7 +114,7 @@ fn validate_webhooks(configuration: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn webhook(hook: &At, errs: &mut Vec<FieldError>) {
+fn webhook(hook: &At, errs: &mut FieldErrors) {
     qualified(&hook.get("name"), errs);
     for rule in hook.get("rules").items() {
         operations_rule(&rule, errs);
@@ -146,7 +146,7 @@ fn webhook(hook: &At, errs: &mut Vec<FieldError>) {
     match_conditions(&hook.get("matchConditions"), errs);
 }
 
-fn policies(at: &At, errs: &mut Vec<FieldError>) {
+fn policies(at: &At, errs: &mut FieldErrors) {
     for (field, supported) in
         [("failurePolicy", &["Fail", "Ignore"]), ("matchPolicy", &["Equivalent", "Exact"])]
     {
@@ -158,7 +158,7 @@ fn policies(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A name of at least three labels.
-fn qualified(at: &At, errs: &mut Vec<FieldError>) {
+fn qualified(at: &At, errs: &mut FieldErrors) {
     let name = at.text();
     let wrong = check::dns_subdomain(name);
     if name.is_empty() {
@@ -171,7 +171,7 @@ fn qualified(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn review_versions(versions: &At, errs: &mut Vec<FieldError>) {
+fn review_versions(versions: &At, errs: &mut FieldErrors) {
     const ACCEPTED: &[&str] = &["v1", "v1beta1"];
     if versions.is_empty() {
         errs.push(FieldError::required(&versions.path, "must specify one of v1, v1beta1"));
@@ -193,7 +193,7 @@ fn review_versions(versions: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Operations, groups, versions and resources that something is about.
-fn operations_rule(rule: &At, errs: &mut Vec<FieldError>) {
+fn operations_rule(rule: &At, errs: &mut FieldErrors) {
     let operations = rule.get("operations");
     check::required(&operations, errs);
     alone(&operations, "operations", errs);
@@ -216,14 +216,14 @@ fn operations_rule(rule: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A star stands for all, so it stands alone.
-fn alone(list: &At, what: &str, errs: &mut Vec<FieldError>) {
+fn alone(list: &At, what: &str, errs: &mut FieldErrors) {
     if list.len() > 1 && list.items().any(|item| item.text() == "*") {
         let words = format!("if '*' is present, must not specify other {what}");
         errs.push(FieldError::invalid(&list.path, list.json(), words));
     }
 }
 
-fn resources(list: &At, errs: &mut Vec<FieldError>) {
+fn resources(list: &At, errs: &mut FieldErrors) {
     check::required(list, errs);
     let (mut all_of, mut of_all) = (HashSet::new(), HashSet::new());
     let mut plain = false;
@@ -260,7 +260,7 @@ fn resources(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn url(at: &At, errs: &mut Vec<FieldError>) {
+fn url(at: &At, errs: &mut FieldErrors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let given = at.text();
     let (scheme, rest) = given.split_once(':').unwrap_or(("", given));
@@ -284,7 +284,7 @@ fn url(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn service(at: &At, errs: &mut Vec<FieldError>) {
+fn service(at: &At, errs: &mut FieldErrors) {
     check::required(&at.get("name"), errs);
     check::required(&at.get("namespace"), errs);
     let port = at.get("port");
@@ -318,7 +318,7 @@ fn service(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
+fn match_conditions(conditions: &At, errs: &mut FieldErrors) {
     const MOST: usize = 64;
     if conditions.len() > MOST {
         errs.push(FieldError::too_many(&conditions.path, conditions.len(), MOST));
@@ -338,14 +338,14 @@ fn match_conditions(conditions: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// The shape of a policy, and its expressions.
-fn whole_policy(policy: &Value) -> Vec<FieldError> {
+fn whole_policy(policy: &Value) -> FieldErrors {
     let mut errors = validate_policy(policy);
     errors.extend(crate::policy::check_policy(policy));
     errors
 }
 
 /// What policies of both sorts have: when they apply, and their variables.
-pub(super) fn policy_basis(spec: &At, errs: &mut Vec<FieldError>) {
+pub(super) fn policy_basis(spec: &At, errs: &mut FieldErrors) {
     check::one_of(&spec.get("failurePolicy"), &["Fail", "Ignore"], errs);
     param_kind(&spec.get("paramKind"), errs);
     let matching = spec.get("matchConstraints");
@@ -369,9 +369,9 @@ pub(super) fn policy_basis(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_policy(policy: &Value) -> Vec<FieldError> {
+fn validate_policy(policy: &Value) -> FieldErrors {
     let spec = At::root(policy).get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     policy_basis(&spec, &mut errs);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -386,7 +386,7 @@ fn validate_policy(policy: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn one_validation(validation: &At, errs: &mut Vec<FieldError>) {
+fn one_validation(validation: &At, errs: &mut FieldErrors) {
     let (expression, message) = (validation.get("expression"), validation.get("message"));
     if expression.text().trim().is_empty() {
         errs.push(FieldError::required(&expression.path, "expression is not specified"));
@@ -407,7 +407,7 @@ fn one_validation(validation: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn audit_annotations(annotations: &At, policy: &str, errs: &mut Vec<FieldError>) {
+fn audit_annotations(annotations: &At, policy: &str, errs: &mut FieldErrors) {
     const MOST: usize = 20;
     const MOST_BYTES: usize = 5 * 1024;
     if annotations.len() > MOST {
@@ -434,7 +434,7 @@ fn audit_annotations(annotations: &At, policy: &str, errs: &mut Vec<FieldError>)
     }
 }
 
-fn param_kind(at: &At, errs: &mut Vec<FieldError>) {
+fn param_kind(at: &At, errs: &mut FieldErrors) {
     if !at.exists() {
         return;
     }
@@ -469,7 +469,7 @@ fn param_kind(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn matching_resources(matching: &At, errs: &mut Vec<FieldError>) {
+fn matching_resources(matching: &At, errs: &mut FieldErrors) {
     policies(matching, errs);
     check::label_selector(&matching.get("namespaceSelector"), errs);
     check::label_selector(&matching.get("objectSelector"), errs);
@@ -487,7 +487,7 @@ fn matching_resources(matching: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// What bindings of both sorts have: the policy, its parameters and where it applies.
-pub(super) fn binding_basis(spec: &At, errs: &mut Vec<FieldError>) {
+pub(super) fn binding_basis(spec: &At, errs: &mut FieldErrors) {
     check::required_text(&spec.get("policyName"), check::dns_subdomain, errs);
     param_ref(&spec.get("paramRef"), errs);
     if spec.has("matchResources") {
@@ -495,9 +495,9 @@ pub(super) fn binding_basis(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_binding(binding: &Value) -> Vec<FieldError> {
+fn validate_binding(binding: &Value) -> FieldErrors {
     let spec = At::root(binding).get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     binding_basis(&spec, &mut errs);
     let actions = spec.get("validationActions");
     let mut seen = HashSet::new();
@@ -518,7 +518,7 @@ fn validate_binding(binding: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn param_ref(at: &At, errs: &mut Vec<FieldError>) {
+fn param_ref(at: &At, errs: &mut FieldErrors) {
     const ONE: &str = "name and selector are mutually exclusive";
     if !at.exists() {
         return;
@@ -589,7 +589,7 @@ mod tests {
             ("https:///x", 1),
             ("https://a?b#c", 2),
         ] {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             url(&At { value: Some(&json!(given)), path: crate::field::Path::new("url") }, &mut errs);
             assert_eq!(errs.len(), wrong, "{given}");
         }

@@ -7,7 +7,7 @@ use super::convert::to_storage;
 use super::{Answer, Call, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
-use crate::field::FieldError;
+use crate::field::FieldErrors;
 use crate::rules;
 use crate::store::{Change, CommitError, Expect, Op};
 
@@ -117,7 +117,7 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
 }
 
 /// What is wrong with a new object: the kind's own complaints first, as Kubernetes has them.
-fn complaints(call: &Call, object: &Value) -> Vec<FieldError> {
+fn complaints(call: &Call, object: &Value) -> FieldErrors {
     let rules = rules_of(&call.resource);
     let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);
     match &call.resource.custom {

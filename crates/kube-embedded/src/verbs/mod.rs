@@ -36,7 +36,7 @@ use crate::access::User;
 use crate::admission::{self, Operation};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::print;
@@ -144,7 +144,7 @@ impl Call {
 
     /// The refusal of an object with these faults. A custom resource is named by what it calls itself; Events are
     /// core ones, whichever group was asked.
-    fn invalid(&self, object: &Value, errors: &[FieldError]) -> ApiError {
+    fn invalid(&self, object: &Value, errors: impl Into<FieldErrors>) -> ApiError {
         let resource = &self.resource;
         let kind = object["kind"].as_str().filter(|_| resource.is_custom()).unwrap_or(&resource.kind);
         let is_event = !resource.is_custom() && kind == "Event";
@@ -158,8 +158,24 @@ impl Call {
     pub fn weight(&self) -> usize {
         let is_of_one = !self.name.is_empty() && self.verb != "watch";
         let is_sent_as_stored = self.verb == "get" && self.representation == Representation::default();
-        let stored = if is_of_one && !is_sent_as_stored { self.stored_size() } else { 0 };
-        self.body.len() + stored
+        let stored = match self.verb {
+            "deletecollection" => self.collection_weight(),
+            _ if is_of_one && !is_sent_as_stored => self.stored_size(),
+            _ => 0,
+        };
+        self.body.len().saturating_add(stored)
+    }
+
+    /// The cost of deleting a collection: objects are removed one after the other, so that the largest one counts whole and
+    /// each of the others as its metadata.
+    fn collection_weight(&self) -> usize {
+        const METADATA: usize = 512;
+        const MOST: usize = 1 << 20;
+        let namespace = Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let objects = self.cluster.store().list(&self.resource.storage, namespace).objects;
+        let largest = objects.iter().map(|object| object.bytes.len()).max().unwrap_or(0);
+        // A larger collection waits for the pool as a smaller one does, and is not too large for it.
+        objects.len().saturating_mul(METADATA).min(MOST).saturating_add(largest)
     }
 
     /// The size of the object that this call is about.

@@ -3,7 +3,7 @@
 use super::select::Selection;
 use super::{Answer, Call, Page};
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::http::query::{Query, refuse};
 use crate::selector::ContinueToken;
 use crate::store::{ListPage, ListStart, Object, Store};
@@ -147,10 +147,10 @@ fn check_list_options(query: &Query) -> Result<()> {
     refuse("ListOptions", &errors)
 }
 
-fn check_version_match(query: &Query) -> Vec<FieldError> {
+fn check_version_match(query: &Query) -> FieldErrors {
     let path = Path::new("resourceVersionMatch");
     let asked = query.resource_version_match.as_str();
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if asked.is_empty() {
         return errors;
     }

@@ -10,7 +10,7 @@ use super::convert::from_storage;
 use super::{Answer, Call, create, managed, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::workloads::subresource;
 use crate::rules::{self, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
@@ -272,7 +272,7 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     Ok(Prepared { also, reserved })
 }
 
-fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
+fn complaints(call: &Call, object: &Value, old: &Value) -> FieldErrors {
     let rules = rules_of(&call.resource);
     let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
@@ -289,12 +289,12 @@ fn complaints(call: &Call, object: &Value, old: &Value) -> Vec<FieldError> {
         return rules::validate_update(rules, object, old, namespaced);
     }
     let mut errors = rules::meta::validate_update(new_meta, old_meta, namespaced);
-    errors.extend(match call.subresource.as_str() {
+    errors.append(match call.subresource.as_str() {
         "status" => (rules.validate_status)(object, old),
         "finalize" => rules::core::cluster::validate_namespace_finalizers(object, true),
         "ephemeralcontainers" => subresource::validate_ephemeral(object, old),
         "resize" => subresource::validate_resize(object, old),
-        _ => Vec::new(),
+        _ => FieldErrors::new(),
     });
     errors
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::error::{ApiError, Result};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::core::service::needs_cluster_ip;
 use crate::rules::core::service_addresses as addresses;
 use crate::rules::network::ip;
@@ -41,7 +41,7 @@ pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
     Ok(())
 }
 
-fn refuse(service: &Value, errs: &[FieldError]) -> Result<()> {
+fn refuse(service: &Value, errs: &FieldErrors) -> Result<()> {
     if errs.is_empty() {
         return Ok(());
     }
@@ -63,13 +63,13 @@ fn prefers_as_before(new: &Value, old: &Value) -> bool {
 }
 
 /// Where the policy and the lists do not fit; with `SingleStack`, an unchanged second entry is let go.
-fn contradictions(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
+fn contradictions(service: &mut Value, old: Option<&Value>) -> FieldErrors {
     const LISTS: &[(&str, &str, &str)] =
         &[("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")];
     let path = Path::new("spec.ipFamilyPolicy");
     let policy = service["spec"]["ipFamilyPolicy"].clone();
     let single = text(&policy) == "SingleStack";
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     for (field, one, many) in LISTS {
         let length = items(&service["spec"][*field]).len();
         if let Some(old) = old {
@@ -93,12 +93,13 @@ fn contradictions(service: &mut Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// Families that follow from the addresses.
-fn infer(service: &mut Value, errs: &mut Vec<FieldError>) {
+fn infer(service: &mut Value, errs: &mut FieldErrors) {
     let addresses = service["spec"]["clusterIPs"].clone();
     let mut families: Vec<Value> = items(&service["spec"]["ipFamilies"]).to_vec();
     let given = families.len();
     for (at, address) in texts(&addresses).enumerate() {
-        if address == "None" {
+        // Each error shows all addresses.
+        if address == "None" || errs.is_full() {
             break;
         }
         if at < families.len() || at < given {
@@ -133,9 +134,9 @@ fn both_for_headless(service: &mut Value) {
     members(service, "spec").insert("ipFamilies".to_owned(), families);
 }
 
-fn unavailable(service: &Value) -> Vec<FieldError> {
+fn unavailable(service: &Value) -> FieldErrors {
     let spec = &service["spec"];
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     if text(&spec["ipFamilyPolicy"]) == "RequireDualStack" {
         let words = "this cluster is not configured for dual-stack services";
         errs.push(FieldError::invalid(&Path::new("spec.ipFamilyPolicy"), "RequireDualStack", words));

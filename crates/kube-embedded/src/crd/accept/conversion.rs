@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::label_complaints;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
-pub fn check(spec: &Value) -> Vec<FieldError> {
+pub fn check(spec: &Value) -> FieldErrors {
     let conversion = &spec["conversion"];
     if !conversion.is_object() {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let path = Path::new("spec.conversion");
     let strategy = conversion["strategy"].as_str().unwrap_or_default();
     match strategy {
@@ -88,8 +88,8 @@ fn url_complaint(url: &str, path: &Path) -> Option<FieldError> {
     None
 }
 
-fn service(service: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn service(service: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (key, words) in [("name", "service name is required"), ("namespace", "service namespace is required")]
     {
         if service[key].as_str().unwrap_or_default().is_empty() {

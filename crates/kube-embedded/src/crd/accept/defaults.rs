@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::super::cel::rules::Rules;
 use super::super::schema::{MAX_DEPTH, Schema};
 use super::super::{check, embedded, shape};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
-pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn check(document: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     walk(document, true, false, path, 0, &mut errors);
     errors
 }
@@ -19,7 +19,7 @@ fn walk(
     inside_meta: bool,
     path: &Path,
     depth: usize,
-    errors: &mut Vec<FieldError>,
+    errors: &mut FieldErrors,
 ) {
     if !node.is_object() || depth > MAX_DEPTH {
         return;
@@ -31,7 +31,7 @@ fn walk(
         if shape::has_unknown(default, &schema) {
             errors.push(FieldError::invalid(&path, default.clone(), "must not have unknown fields"));
         }
-        let mut complaints: Vec<FieldError> = embedded::check(default, &schema)
+        let mut complaints: FieldErrors = embedded::check(default, &schema)
             .into_iter()
             .map(|error| FieldError { path: path.field(error.path.as_str()), ..error })
             .collect();

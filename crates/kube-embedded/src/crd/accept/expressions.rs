@@ -5,13 +5,13 @@ use serde_json::Value;
 use super::super::cel::check::{Ty, check as check_types};
 use super::super::cel::{Expression, cost};
 use super::super::schema::{Additional, ListType, Rule, Schema};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::read::go_names;
 
 /// Complaints about the rules of a schema that is otherwise sound.
-pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
+pub fn check(document: &Value, path: &Path) -> FieldErrors {
     let schema = Schema::read(document);
-    let mut walk = Walk { errors: Vec::new(), costs: Vec::new() };
+    let mut walk = Walk { errors: FieldErrors::new(), costs: Vec::new() };
     let place = Place { resource: true, loose: None, times: Some(1) };
     walk.node(&schema, document, place, path);
     walk.total(path);
@@ -32,7 +32,7 @@ struct Place<'p> {
 }
 
 struct Walk {
-    errors: Vec<FieldError>,
+    errors: FieldErrors,
     costs: Vec<(Path, u64)>,
 }
 

@@ -21,7 +21,7 @@ use super::embedded::label_complaints;
 use super::pattern;
 use super::schema::{Schema, format_is_known};
 use super::status::{approval_message, is_established, remember_stored_version};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
 
 /// The row of `CustomResourceDefinition`.
@@ -104,12 +104,12 @@ pub(super) fn shared<'a>(crd: &'a Value, part: &str) -> Vec<Shared<'a>> {
     }
 }
 
-fn validate(crd: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate(crd: &Value, old: Option<&Value>) -> FieldErrors {
     // First: every schema that is read compiles its patterns.
     if let Some(error) = patterns_too_large(crd) {
-        return vec![error];
+        return error.into();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let name = text(&crd["metadata"]["name"]);
@@ -175,8 +175,8 @@ fn pattern_weight<'a>(schema: &'a Value, depth: usize, seen: &mut HashSet<&'a st
     }
 }
 
-fn group_and_scope(spec: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn group_and_scope(spec: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let group = spec["group"].as_str().unwrap_or_default();
     let path = Path::new("spec.group");
     let complaints = subdomain_complaints(group);
@@ -218,8 +218,8 @@ fn subdomain_complaints(text: &str) -> Vec<String> {
 }
 
 /// Complaints about `spec.names` or `status.acceptedNames`.
-fn names(names: &Value, path: &Path) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+fn names(names: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let text = |key: &str| names[key].as_str().unwrap_or_default();
     for key in ["plural", "singular"] {
         let complaints = label_complaints(text(key));
@@ -251,7 +251,7 @@ fn names(names: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn immutable(crd: &Value, old: &Value) -> Vec<FieldError> {
+fn immutable(crd: &Value, old: &Value) -> FieldErrors {
     let always = [("spec.group", "/spec/group"), ("spec.names.plural", "/spec/names/plural")];
     let established = [("spec.scope", "/spec/scope"), ("spec.names.kind", "/spec/names/kind")];
     let established = established.into_iter().filter(|_| is_established(old));
@@ -268,14 +268,14 @@ fn immutable(crd: &Value, old: &Value) -> Vec<FieldError> {
 /// Messages that repeat a whole list.
 const MOST_REPEATS: usize = 100;
 
-fn stored_versions(crd: &Value) -> Vec<FieldError> {
+fn stored_versions(crd: &Value) -> FieldErrors {
     let path = Path::new("status.storedVersions");
     let stored = crd["status"]["storedVersions"].as_array().map(Vec::as_slice).unwrap_or_default();
     if stored.is_empty() {
-        return vec![FieldError::invalid(&path, Value::Null, "must have at least one stored version")];
+        return FieldError::invalid(&path, Value::Null, "must have at least one stored version").into();
     }
     let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let known: HashSet<&Value> = stored.iter().collect();
     let mut names: HashSet<&Value> = HashSet::new();
     for version in versions {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::paths;
 use super::super::schema::{MAX_DEPTH, Schema};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: &[&str] =
@@ -46,8 +46,8 @@ pub fn is_readable(schema: &Value) -> bool {
 }
 
 /// Complaints about a whole schema.
-pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
-    let mut walk = Walk { errors: Vec::new() };
+pub fn check(document: &Value, path: &Path) -> FieldErrors {
+    let mut walk = Walk { errors: FieldErrors::new() };
     walk.node(document, path, Place { root: true, ..Place::default() }, 0);
     walk.errors
 }
@@ -62,7 +62,7 @@ struct Place {
 }
 
 struct Walk {
-    errors: Vec<FieldError>,
+    errors: FieldErrors,
 }
 
 fn text<'v>(node: &'v Value, key: &str) -> &'v str {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::pattern;
 use super::super::schema::MAX_DEPTH;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
@@ -15,16 +15,17 @@ enum Level {
 }
 
 /// Complaints, sorted.
-pub fn check(document: &Value, path: &Path) -> Vec<FieldError> {
-    let mut walk = Walk { errors: Vec::new() };
+pub fn check(document: &Value, path: &Path) -> FieldErrors {
+    let mut walk = Walk { errors: FieldErrors::new() };
     walk.node(document, Level::Root, path, 0);
     walk.completeness(document, document, path, path, 0);
-    walk.errors.sort_by_key(ToString::to_string);
-    walk.errors
+    let mut errors: Vec<FieldError> = walk.errors.into_iter().collect();
+    errors.sort_by_cached_key(ToString::to_string);
+    errors.into()
 }
 
 struct Walk {
-    errors: Vec<FieldError>,
+    errors: FieldErrors,
 }
 
 fn text<'v>(node: &'v Value, key: &str) -> &'v str {

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use super::super::paths;
 use super::super::schema::Schema;
 use super::{Shared, defaults, expressions, label_complaints, openapi, shared, structural};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::read::go_names;
 
 const MAX_SELECTABLE: usize = 8;
 
 /// Everything about the versions.
-pub fn check(crd: &Value) -> Vec<FieldError> {
+pub fn check(crd: &Value) -> FieldErrors {
     let spec = &crd["spec"];
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let all = Path::new("spec.versions");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for (at, version) in versions.iter().enumerate() {
         if version["schema"]["openAPIV3Schema"].is_null() {
             let path = all.index(at).field("schema").field("openAPIV3Schema");
@@ -88,8 +88,8 @@ fn has_status(crd: &Value, version: Option<usize>) -> bool {
     }
 }
 
-fn deprecation(version: &Value, path: &Path) -> Vec<FieldError> {
-    let Some(text) = version["deprecationWarning"].as_str() else { return Vec::new() };
+fn deprecation(version: &Value, path: &Path) -> FieldErrors {
+    let Some(text) = version["deprecationWarning"].as_str() else { return FieldErrors::new() };
     let mut details = Vec::new();
     if version["deprecated"] == true {
         if text.len() > 256 {
@@ -130,13 +130,13 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-fn schema(validation: &Value, status: bool, path: &Path) -> Vec<FieldError> {
+fn schema(validation: &Value, status: bool, path: &Path) -> FieldErrors {
     let document = &validation["openAPIV3Schema"];
     if !document.is_object() {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let path = path.field("openAPIV3Schema");
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if status {
         let ty = document["type"].as_str().unwrap_or_default();
         if !ty.is_empty() && ty != "object" {
@@ -179,12 +179,12 @@ fn json_path(text: &str, path: &Path) -> Option<FieldError> {
         .then(|| FieldError::invalid(path, text, "must be a simple json path starting with ."))
 }
 
-fn subresources(subresources: &Value, path: &Path) -> Vec<FieldError> {
+fn subresources(subresources: &Value, path: &Path) -> FieldErrors {
     let scale = &subresources["scale"];
     if !scale.is_object() {
-        return Vec::new();
+        return FieldErrors::new();
     }
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let rows = [
         ("specReplicasPath", &[".spec."][..], "should be a json path under .spec", true),
         ("statusReplicasPath", &[".status."][..], "should be a json path under .status", true),
@@ -211,11 +211,11 @@ fn subresources(subresources: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn column(column: &Value, path: &Path) -> Vec<FieldError> {
+fn column(column: &Value, path: &Path) -> FieldErrors {
     const TYPES: &str = "must be one of boolean,date,integer,number,string";
     const FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     let text = |key: &str| column[key].as_str().unwrap_or_default();
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     if text("name").is_empty() {
         errors.push(FieldError::required(&path.field("name"), ""));
     }
@@ -235,10 +235,12 @@ fn column(column: &Value, path: &Path) -> Vec<FieldError> {
     errors
 }
 
-fn selectable(fields: &Value, document: &Value, path: &Path) -> Vec<FieldError> {
-    let Some(fields) = fields.as_array().filter(|fields| !fields.is_empty()) else { return Vec::new() };
+fn selectable(fields: &Value, document: &Value, path: &Path) -> FieldErrors {
+    let Some(fields) = fields.as_array().filter(|fields| !fields.is_empty()) else {
+        return FieldErrors::new();
+    };
     let schema = Schema::read(document);
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut seen = Vec::new();
     for (at, field) in fields.iter().enumerate() {
         let path = path.index(at).field("jsonPath");

@@ -12,7 +12,7 @@ use super::{Expression, Failure, scope, values};
 use crate::crd::check::old_item;
 use crate::crd::paths;
 use crate::crd::schema::{Additional, Rule, Schema};
-use crate::field::{Complaint, FieldError, Path};
+use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
 /// All rules of one object may take this long together; then the object is refused.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -66,12 +66,12 @@ impl Rules {
         schema: &Schema,
         at: Option<&Path>,
         warnings: &mut Vec<String>,
-    ) -> Vec<FieldError> {
+    ) -> FieldErrors {
         let mut run = Run {
             largest: values::largest(object).max(old.map_or(0, values::largest)),
             until: Instant::now() + DEADLINE,
             exhausted: false,
-            errors: Vec::new(),
+            errors: FieldErrors::new(),
             warnings,
         };
         let root = Spot {
@@ -146,7 +146,7 @@ struct Run<'w> {
     until: Instant,
     /// No further rules are run.
     exhausted: bool,
-    errors: Vec<FieldError>,
+    errors: FieldErrors,
     warnings: &'w mut Vec<String>,
 }
 

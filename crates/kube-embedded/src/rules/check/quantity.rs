@@ -1,18 +1,18 @@
 //! Amounts that rules compare: not below zero, or above it.
 
 use super::At;
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 
 /// `Invalid value: "-1": must be greater than or equal to 0`
-pub fn not_negative(at: &At, errs: &mut Vec<FieldError>) {
+pub fn not_negative(at: &At, errs: &mut FieldErrors) {
     if at.value.and_then(Quantity::of).is_some_and(|amount| amount < Quantity::ZERO) {
         errs.push(FieldError::invalid(&at.path, at.json(), super::NOT_NEGATIVE));
     }
 }
 
 /// `Invalid value: "0": must be greater than zero`
-pub fn positive(at: &At, errs: &mut Vec<FieldError>) {
+pub fn positive(at: &At, errs: &mut FieldErrors) {
     if at.value.and_then(Quantity::of).is_some_and(|amount| amount <= Quantity::ZERO) {
         errs.push(FieldError::invalid(&at.path, at.json(), super::POSITIVE));
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::network::ip;
@@ -51,10 +51,10 @@ pub const RULES: &[Rules] = &[
                 if meta::deleting(new) { ("Terminating", "not empty") } else { ("Active", "empty") };
             let phase = text(&new["status"]["phase"]);
             if phase == wanted {
-                return Vec::new();
+                return FieldErrors::new();
             }
             let words = format!("may only be '{wanted}' if `deletionTimestamp` is {empty}");
-            vec![FieldError::invalid(&Path::new("status.Phase"), phase, words)]
+            FieldError::invalid(&Path::new("status.Phase"), phase, words).into()
         },
         ..PLAIN
     },
@@ -133,15 +133,15 @@ fn name_label(namespace: &mut Value) {
     }
 }
 
-fn validate_namespace(namespace: &Value) -> Vec<FieldError> {
+fn validate_namespace(namespace: &Value) -> FieldErrors {
     validate_namespace_finalizers(namespace, false)
 }
 
 /// Complaints about `spec.finalizers`; through `/finalize` (`indexed`) they name the element.
-pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> Vec<FieldError> {
+pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> FieldErrors {
     let root = At::root(namespace);
     let finalizers = root.down("spec.finalizers");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     for finalizer in finalizers.items() {
         let place = if indexed { finalizer } else { finalizer.named(finalizers.path.clone()) };
         check::text(&place, check::qualified_name, &mut errs);
@@ -163,9 +163,9 @@ fn sync_pod_ranges(node: &mut Value) {
     }
 }
 
-fn validate_node(node: &Value) -> Vec<FieldError> {
+fn validate_node(node: &Value) -> FieldErrors {
     let root = At::root(node);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     // The path is a slip of Kubernetes; the taints stand in the spec.
     taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
     amounts(&root, &mut errs);
@@ -183,7 +183,7 @@ fn validate_node(node: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn taints(taints: &At, errs: &mut Vec<FieldError>) {
+fn taints(taints: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
@@ -204,7 +204,7 @@ fn taints(taints: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Capacity and what of it can be used.
-fn amounts(root: &At, errs: &mut Vec<FieldError>) {
+fn amounts(root: &At, errs: &mut FieldErrors) {
     for field in ["capacity", "allocatable"] {
         let list = root.get("status").get(field);
         for (name, amount) in list.entries() {
@@ -219,9 +219,9 @@ fn amounts(root: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_node_change(new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate_node_change(new: &Value, old: &Value) -> FieldErrors {
     let root = At::root(new);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     amounts(&root, &mut errs);
     let mut seen = HashSet::new();
     for address in root.down("status.addresses").items() {
@@ -271,8 +271,8 @@ fn only_secret_names(account: &mut Value) {
     }
 }
 
-fn validate_subsets(subsets: &At) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_subsets(subsets: &At) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     for subset in subsets.items() {
         let lists = [subset.get("addresses"), subset.get("notReadyAddresses")];
         if lists.iter().all(At::is_empty) {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::read::{entries, fill_text, text, truth};
 use crate::rules::{Naming, PLAIN, Rules, meta};
@@ -38,7 +38,7 @@ pub const RULES: &[Rules] = &[
         },
         validate: validate_secret,
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             check::immutable(&At::root(new).get("type"), &At::root(old).get("type"), &mut errs);
             errs.extend(unchanged(new, old, &["data"]));
             errs.extend(meta::validate_create(&new["metadata"], true, Naming::Subdomain));
@@ -51,9 +51,9 @@ pub const RULES: &[Rules] = &[
 ];
 
 /// Complaints about a change of what has been declared immutable.
-fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> Vec<FieldError> {
+fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
     if !truth(&old["immutable"]) {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let unset = (!truth(&new["immutable"])).then_some("immutable");
     let changed = fields.iter().copied().filter(|field| new[*field] != old[*field]);
@@ -70,17 +70,17 @@ fn decoded_len(encoded: &str) -> usize {
     (encoded.len() / 4 * 3).saturating_sub(padding)
 }
 
-fn keys(map: &At, errs: &mut Vec<FieldError>) {
+fn keys(map: &At, errs: &mut FieldErrors) {
     for (key, entry) in map.entries() {
         let words = check::config_key(key);
         errs.extend(words.into_iter().map(|words| FieldError::invalid(&entry.path, key, words)));
     }
 }
 
-fn validate_config_map(object: &Value) -> Vec<FieldError> {
+fn validate_config_map(object: &Value) -> FieldErrors {
     let root = At::root(object);
     let (data, binary) = (root.get("data"), root.get("binaryData"));
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     keys(&data, &mut errs);
     for (key, entry) in data.entries().filter(|(key, _)| binary.has(key)) {
         errs.push(FieldError::invalid(&entry.path, key, "duplicate of key present in binaryData"));
@@ -122,10 +122,10 @@ const REQUIRED_KEYS: &[(&str, &[&str])] = &[
     ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
 ];
 
-fn validate_secret(secret: &Value) -> Vec<FieldError> {
+fn validate_secret(secret: &Value) -> FieldErrors {
     let root = At::root(secret);
     let data = root.get("data");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     keys(&data, &mut errs);
     let size: usize = data.entries().map(|(_, value)| decoded_len(value.text())).sum();
     if size > MOST_BYTES {
@@ -166,7 +166,7 @@ fn validate_secret(secret: &Value) -> Vec<FieldError> {
 }
 
 /// The credentials of a registry are a JSON object; what is in it is never repeated.
-fn docker_config(config: &At, errs: &mut Vec<FieldError>) {
+fn docker_config(config: &At, errs: &mut FieldErrors) {
     let bytes = STANDARD.decode(config.text()).unwrap_or_default();
     let words = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return,

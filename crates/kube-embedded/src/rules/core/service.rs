@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::service_addresses::{self as addresses, headless};
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::network::ip;
 use crate::rules::read::{empty, fill, fill_text, go_duplicate, int, items, maps_mut, members, text, texts};
@@ -162,10 +162,10 @@ pub fn node_ports(service: &Value) -> Vec<i64> {
     ports.filter(|port| *port != 0).collect()
 }
 
-fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
     let root = At::root(service);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     topology_annotations(&root, &mut errs);
     shape_of_type(service, &spec, &mut errs);
     ports(&spec.get("ports"), &mut errs);
@@ -198,7 +198,7 @@ fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errs
 }
 
-fn topology_annotations(root: &At, errs: &mut Vec<FieldError>) {
+fn topology_annotations(root: &At, errs: &mut FieldErrors) {
     let annotations = root.down("metadata.annotations");
     let old = annotations.key("service.kubernetes.io/topology-aware-hints");
     let mode = annotations.key("service.kubernetes.io/topology-mode");
@@ -209,7 +209,7 @@ fn topology_annotations(root: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn shape_of_type(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
+fn shape_of_type(service: &Value, spec: &At, errs: &mut FieldErrors) {
     let kind = kind(service);
     let headless = headless(service);
     if spec.get("ports").is_empty() && !headless && kind != "ExternalName" {
@@ -239,7 +239,7 @@ fn shape_of_type(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn ports(ports: &At, errs: &mut Vec<FieldError>) {
+fn ports(ports: &At, errs: &mut FieldErrors) {
     let mut names = HashSet::new();
     for port in ports.items() {
         let name = port.get("name");
@@ -262,7 +262,7 @@ fn ports(ports: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn affinity(spec: &At, errs: &mut Vec<FieldError>) {
+fn affinity(spec: &At, errs: &mut FieldErrors) {
     check::required_one_of(&spec.get("sessionAffinity"), &["ClientIP", "None"], errs);
     let config = spec.get("sessionAffinityConfig");
     match spec.get("sessionAffinity").text() {
@@ -285,7 +285,7 @@ fn affinity(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// No two ports alike, and no node port where there are none.
-fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
+fn port_clashes(spec: &At, errs: &mut FieldErrors) {
     let (mut nodes, mut numbers) = (HashSet::new(), HashSet::new());
     let clustered = spec.get("type").text() == "ClusterIP";
     for port in spec.get("ports").items() {
@@ -313,7 +313,7 @@ fn port_clashes(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn source_ranges(root: &At, old: Option<&Value>, errs: &mut Vec<FieldError>) {
+fn source_ranges(root: &At, old: Option<&Value>, errs: &mut FieldErrors) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
     let spec = root.get("spec");
@@ -345,7 +345,7 @@ fn source_ranges(root: &At, old: Option<&Value>, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn class_change(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
+fn class_change(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let (now, was) = (&new["spec"]["loadBalancerClass"], &old["spec"]["loadBalancerClass"]);
     if kind(new) == "LoadBalancer" && kind(old) == "LoadBalancer" && now != was {
         let path = Path::new("spec.loadBalancerClass");
@@ -353,7 +353,7 @@ fn class_change(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn class(service: &Value, errs: &mut Vec<FieldError>) {
+fn class(service: &Value, errs: &mut FieldErrors) {
     let root = At::root(service);
     let class = root.down("spec.loadBalancerClass");
     if !class.exists() {
@@ -366,7 +366,7 @@ fn class(service: &Value, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn traffic(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
+fn traffic(service: &Value, spec: &At, errs: &mut FieldErrors) {
     let policy = spec.get("externalTrafficPolicy");
     if externally_accessible(service) {
         check::required_one_of(&policy, &["Cluster", "Local"], errs);
@@ -397,10 +397,10 @@ fn traffic(service: &Value, spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate_status(new: &Value, old: &Value) -> FieldErrors {
     let root = At::root(new);
     let points = root.down("status.loadBalancer.ingress");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     if kind(new) != "LoadBalancer" && !points.is_empty() {
         errs.push(FieldError::forbidden(&points.path, "may only be used when `spec.type` is 'LoadBalancer'"));
         return errs;

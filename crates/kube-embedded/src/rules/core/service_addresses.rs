@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::network::ip;
 use crate::rules::read::{items, text, texts};
@@ -22,8 +22,8 @@ fn external_name(service: &Value) -> bool {
 }
 
 /// Complaints about `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` as they stand.
-pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+pub fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     if external_name(service) {
         return errs;
     }
@@ -58,7 +58,7 @@ pub fn validate(service: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errs
 }
 
-fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Vec<FieldError>) {
+fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut FieldErrors) {
     let known: HashSet<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["clusterIPs"])).collect();
     let before = errs.len();
     for (at, address) in all.items().enumerate() {
@@ -95,8 +95,8 @@ fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Vec
 }
 
 /// Complaints about a change of addresses or families: the first of each stays, the second may come and go.
-pub fn validate_change(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+pub fn validate_change(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     if external_name(new) || external_name(old) {
         return errs;
     }
@@ -112,7 +112,7 @@ pub fn validate_change(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn change(new: &Value, old: &Value, field: &str, one: &str, errs: &mut Vec<FieldError>) {
+fn change(new: &Value, old: &Value, field: &str, one: &str, errs: &mut FieldErrors) {
     let path = Path::new("spec").field(field);
     let (now, was) = (&new["spec"][field], &old["spec"][field]);
     let (now_list, was_list) = (items(now), items(was));

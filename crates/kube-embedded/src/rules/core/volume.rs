@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At, quantity};
 use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
@@ -78,7 +78,7 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_status: |new, _| {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             for (_, amount) in At::root(new).down("status.capacity").entries() {
                 basic_amount(&amount, &mut errs);
             }
@@ -114,7 +114,7 @@ fn join_sources(spec: &mut Map<String, Value>) {
     }
 }
 
-fn access_modes(modes: &At, errs: &mut Vec<FieldError>) {
+fn access_modes(modes: &At, errs: &mut FieldErrors) {
     const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     for mode in modes.items() {
         check::one_of(&mode.named(modes.path.clone()), MODES, errs);
@@ -127,14 +127,14 @@ fn access_modes(modes: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn basic_amount(at: &At, errs: &mut Vec<FieldError>) {
+fn basic_amount(at: &At, errs: &mut FieldErrors) {
     let amount = at.value.and_then(Quantity::of).unwrap_or_default();
     if amount.value() < 0 {
         errs.push(FieldError::invalid(&at.path, amount.value(), "must be a valid resource quantity"));
     }
 }
 
-fn class_name(at: &At, errs: &mut Vec<FieldError>) {
+fn class_name(at: &At, errs: &mut FieldErrors) {
     if !at.is_empty() {
         check::text(at, check::dns_subdomain, errs);
     }
@@ -153,10 +153,10 @@ const SOURCES: &[(&str, &[&str])] = &[
     ("storageos", &[]), ("csi", &["driver", "volumeHandle"]),
 ];
 
-fn validate_volume(volume: &Value) -> Vec<FieldError> {
+fn validate_volume(volume: &Value) -> FieldErrors {
     let root = At::root(volume);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let modes = spec.get("accessModes");
     check::required(&modes, &mut errs);
     access_modes(&modes, &mut errs);
@@ -197,7 +197,7 @@ fn validate_volume(volume: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn sources(spec: &At, errs: &mut Vec<FieldError>) {
+fn sources(spec: &At, errs: &mut FieldErrors) {
     let given: Vec<_> = SOURCES.iter().filter(|(source, _)| spec.has(source)).collect();
     let Some((first, rest)) = given.split_first() else {
         errs.push(FieldError::required(&spec.path, "must specify a volume type"));
@@ -242,7 +242,7 @@ fn sources(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// The secrets that a driver is handed, each by name and namespace.
-fn secrets(csi: &At, errs: &mut Vec<FieldError>) {
+fn secrets(csi: &At, errs: &mut FieldErrors) {
     for name in [
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",
@@ -258,7 +258,7 @@ fn secrets(csi: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// The name of a CSI driver, apart from being required.
-pub fn driver_name(at: &At, errs: &mut Vec<FieldError>) {
+pub fn driver_name(at: &At, errs: &mut FieldErrors) {
     if at.is_empty() {
         return;
     }
@@ -269,7 +269,7 @@ pub fn driver_name(at: &At, errs: &mut Vec<FieldError>) {
     errs.extend(words.map(|words| FieldError::invalid(&at.path, at.text(), words)));
 }
 
-fn node_affinity(affinity: &At, errs: &mut Vec<FieldError>) {
+fn node_affinity(affinity: &At, errs: &mut FieldErrors) {
     let required = affinity.get("required");
     if !required.exists() {
         errs.push(FieldError::required(&required.path, "must specify required node constraints"));
@@ -278,8 +278,8 @@ fn node_affinity(affinity: &At, errs: &mut Vec<FieldError>) {
     scheduling::node_selector(&required, errs);
 }
 
-fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let source = |volume: &Value| {
         let spec = volume["spec"].as_object().into_iter().flatten();
         let parts = spec.filter(|(field, _)| SOURCES.iter().any(|(source, _)| source == field));
@@ -315,7 +315,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn unchanged_mode(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
+fn unchanged_mode(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let (now, was) = (&new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
     if now != was {
         errs.push(FieldError::invalid(&Path::new("volumeMode"), now.clone(), check::IMMUTABLE));
@@ -323,8 +323,8 @@ fn unchanged_mode(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
 }
 
 /// The spec of a claim; those of `StatefulSet`s and ephemeral volumes are checked with it, too.
-pub fn validate_claim(spec: &At) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+pub fn validate_claim(spec: &At) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let modes = spec.get("accessModes");
     if modes.is_empty() {
         errs.push(FieldError::required(&modes.path, "at least 1 access mode is required"));
@@ -361,7 +361,7 @@ pub fn validate_claim(spec: &At) -> Vec<FieldError> {
     errs
 }
 
-fn data_source(at: &At, errs: &mut Vec<FieldError>) {
+fn data_source(at: &At, errs: &mut FieldErrors) {
     check::required(&at.get("name"), errs);
     check::required(&at.get("kind"), errs);
     let (group, kind) = (at.get("apiGroup"), at.get("kind"));
@@ -378,8 +378,8 @@ fn data_source(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_claim_change(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_claim_change(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (mut now, mut was) = (new["spec"].clone(), old["spec"].clone());
     let class = |claim: &Value| claim["metadata"]["annotations"].get(CLASS_ANNOTATION).cloned();
     let (class_now, class_was) = (class(new), class(old));
@@ -431,7 +431,7 @@ fn without_nulls(spec: &mut Value) {
 }
 
 /// A claim may ask for less again only down to what it has.
-fn shrunk(new: &Value, old: &Value, errs: &mut Vec<FieldError>) {
+fn shrunk(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let amount = |value: &Value| Quantity::of(value).unwrap_or_default();
     let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
     if asked(new) < asked(old) && asked(new) <= amount(&old["status"]["capacity"]["storage"]) {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::ip;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::read::{fill, items, members, text};
 use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
@@ -40,7 +40,7 @@ pub const RULES: &[Rules] = &[
             let known =
                 items(&old["status"]["loadBalancer"]["ingress"]).iter().map(|point| text(&point["ip"]));
             let known: HashSet<_> = known.collect();
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             for point in At::root(new).down("status.loadBalancer.ingress").items() {
                 let (address, host) = (point.get("ip"), point.get("hostname"));
                 if !address.is_empty() {
@@ -75,7 +75,7 @@ pub const RULES: &[Rules] = &[
         },
         validate: |class| class_spec(&At::root(class).get("spec")),
         validate_update: |new, old| {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             let (now, was) = (At::root(new), At::root(old));
             check::immutable(&now.down("spec.controller"), &was.down("spec.controller"), &mut errs);
             errs.extend(meta::validate_create(&new["metadata"], false, Naming::Subdomain));
@@ -86,7 +86,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-fn no_address(host: &At, errs: &mut Vec<FieldError>) {
+fn no_address(host: &At, errs: &mut FieldErrors) {
     if ip::parse(host.text()).is_some() {
         let words = "must be a DNS name, not an IP address";
         errs.push(FieldError::invalid(&host.path, host.text(), words));
@@ -94,13 +94,13 @@ fn no_address(host: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A host name, in which the first label may be `*`.
-fn host(host: &At, errs: &mut Vec<FieldError>) {
+fn host(host: &At, errs: &mut FieldErrors) {
     let wildcard = host.text().contains('*');
     check::text(host, if wildcard { check::dns_wildcard } else { check::dns_subdomain }, errs);
 }
 
-fn spec(spec: &At, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn spec(spec: &At, old: Option<&Value>) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (rules, backend_at) = (spec.get("rules"), spec.get("defaultBackend"));
     if rules.is_empty() && !backend_at.exists() {
         let words = "either `defaultBackend` or `rules` must be specified";
@@ -113,7 +113,7 @@ fn spec(spec: &At, old: Option<&Value>) -> Vec<FieldError> {
     let lax = old.is_some_and(|old| {
         let rules = At::root(old);
         rules.down("spec.rules").items().any(|rule| {
-            let mut errs = Vec::new();
+            let mut errs = FieldErrors::new();
             http(&rule.get("http"), &mut errs);
             rule.get("host").text().contains('*') && !errs.is_empty()
         })
@@ -147,7 +147,7 @@ fn spec(spec: &At, old: Option<&Value>) -> Vec<FieldError> {
     errs
 }
 
-fn http(http: &At, errs: &mut Vec<FieldError>) {
+fn http(http: &At, errs: &mut FieldErrors) {
     if !http.exists() {
         return;
     }
@@ -158,7 +158,7 @@ fn http(http: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn http_path(path: &At, errs: &mut Vec<FieldError>) {
+fn http_path(path: &At, errs: &mut FieldErrors) {
     let (kind, text) = (path.get("pathType"), path.get("path"));
     if !kind.exists() {
         errs.push(FieldError::required(&kind.path, "pathType must be specified"));
@@ -191,7 +191,7 @@ fn http_path(path: &At, errs: &mut Vec<FieldError>) {
     backend(&path.get("backend"), errs);
 }
 
-fn backend(backend: &At, errs: &mut Vec<FieldError>) {
+fn backend(backend: &At, errs: &mut FieldErrors) {
     let (resource, service) = (backend.get("resource"), backend.get("service"));
     let mut refuse = |words: &str| errs.push(FieldError::invalid(&backend.path, "", words));
     match (resource.exists(), service.exists()) {
@@ -219,7 +219,7 @@ fn backend(backend: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A reference to an object of any kind, by group, kind and name.
-fn reference(at: &At, errs: &mut Vec<FieldError>) {
+fn reference(at: &At, errs: &mut FieldErrors) {
     let group = at.get("apiGroup");
     if group.exists() {
         check::text(&group, check::dns_subdomain, errs);
@@ -228,9 +228,9 @@ fn reference(at: &At, errs: &mut Vec<FieldError>) {
     check::required_text(&at.get("name"), check::path_segment, errs);
 }
 
-fn class_spec(spec: &At) -> Vec<FieldError> {
+fn class_spec(spec: &At) -> FieldErrors {
     const MOST: usize = 250;
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     let controller = spec.get("controller");
     if controller.len() > MOST {
         errs.push(FieldError::too_long(&controller.path, MOST));
@@ -258,7 +258,7 @@ fn class_spec(spec: &At) -> Vec<FieldError> {
 }
 
 /// A domain and a path behind it: `example.com/controller`.
-fn domain_path(at: &At, errs: &mut Vec<FieldError>) {
+fn domain_path(at: &At, errs: &mut FieldErrors) {
     let text = at.text();
     if text.is_empty() {
         errs.push(FieldError::required(&at.path, ""));

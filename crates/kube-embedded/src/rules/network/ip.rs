@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::At;
 
 /// An address, read as leniently as Kubernetes ever did: leading zeros are skipped.
@@ -92,7 +92,7 @@ fn judge(text: &str) -> Vec<&'static str> {
 }
 
 /// An address in a field of old; `known` are those that stood there before.
-pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut Vec<FieldError>) {
+pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut FieldErrors) {
     if known.contains(at.text()) {
         return;
     }
@@ -100,7 +100,7 @@ pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut Vec<F
 }
 
 /// An address in its one canonical form.
-pub fn strict(at: &At, errs: &mut Vec<FieldError>) {
+pub fn strict(at: &At, errs: &mut FieldErrors) {
     let before = errs.len();
     legacy(at, &HashSet::<&str>::new(), errs);
     let canonical = parse(at.text()).map(canonical).unwrap_or_default();
@@ -111,7 +111,7 @@ pub fn strict(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// An address at which something can be reached from elsewhere.
-pub fn endpoint(at: &At, errs: &mut Vec<FieldError>) {
+pub fn endpoint(at: &At, errs: &mut FieldErrors) {
     let text = at.text();
     let mut refuse = |words: String| errs.push(FieldError::invalid(&at.path, text, words));
     let Some(ip) = parse(text).map(|ip| ip.to_canonical()) else {
@@ -158,7 +158,7 @@ pub fn legacy_range(
     text: &str,
     path: &Path,
     known: &HashSet<&str, impl BuildHasher>,
-    errs: &mut Vec<FieldError>,
+    errs: &mut FieldErrors,
 ) {
     if !known.contains(text) {
         errs.extend(judge_range(text).map(|words| FieldError::invalid(path, text, words)));
@@ -166,7 +166,7 @@ pub fn legacy_range(
 }
 
 /// A range in its one canonical form.
-pub fn strict_range(at: &At, errs: &mut Vec<FieldError>) {
+pub fn strict_range(at: &At, errs: &mut FieldErrors) {
     let before = errs.len();
     legacy_range(at.text(), &at.path, &HashSet::<&str>::new(), errs);
     let canonical = Range::parse(at.text()).map(Range::canonical).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use super::ip;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::read::{empty, fill, go_names, items, list_mut, maps_mut, members, text, texts};
 use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
@@ -111,10 +111,10 @@ fn ranges<'a>(block: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
     std::iter::once(block.get("cidr")).chain(block.get("except").items())
 }
 
-fn validate_policy(policy: &Value, known: &HashSet<&str>) -> Vec<FieldError> {
+fn validate_policy(policy: &Value, known: &HashSet<&str>) -> FieldErrors {
     let root = At::root(policy);
     let spec = root.get("spec");
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::label_selector(&spec.get("podSelector"), &mut errs);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
@@ -141,7 +141,7 @@ fn validate_policy(policy: &Value, known: &HashSet<&str>) -> Vec<FieldError> {
     errs
 }
 
-fn policy_port(port: &At, errs: &mut Vec<FieldError>) {
+fn policy_port(port: &At, errs: &mut FieldErrors) {
     let (protocol, number, end) = (port.get("protocol"), port.get("port"), port.get("endPort"));
     if protocol.exists() {
         check::one_of(&protocol, &["TCP", "UDP", "SCTP"], errs);
@@ -169,7 +169,7 @@ fn policy_port(port: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
+fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
     let (pods, namespaces, block) =
         (peer.get("podSelector"), peer.get("namespaceSelector"), peer.get("ipBlock"));
     check::label_selector(&pods, errs);
@@ -187,7 +187,7 @@ fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn policy_block(block: &At, known: &HashSet<&str>, errs: &mut Vec<FieldError>) {
+fn policy_block(block: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
     let range = block.get("cidr");
     if range.is_empty() {
         errs.push(FieldError::required(&range.path, ""));
@@ -214,9 +214,9 @@ fn drop_topology(slice: &mut Value, old: Option<&Value>) {
     }
 }
 
-fn validate_slice(slice: &Value, old: Option<&Value>) -> Vec<FieldError> {
+fn validate_slice(slice: &Value, old: Option<&Value>) -> FieldErrors {
     let root = At::root(slice);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     check::required_one_of(&root.get("addressType"), &["FQDN", "IPv4", "IPv6"], &mut errs);
     slice_ports(&root.get("ports"), &mut errs);
     if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
@@ -225,7 +225,7 @@ fn validate_slice(slice: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errs
 }
 
-fn slice_ports(ports: &At, errs: &mut Vec<FieldError>) {
+fn slice_ports(ports: &At, errs: &mut FieldErrors) {
     const MOST: usize = 20_000;
     if ports.len() > MOST {
         errs.push(FieldError::too_many(&ports.path, ports.len(), MOST));
@@ -248,7 +248,7 @@ fn slice_ports(ports: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn slice_endpoints(root: &At, errs: &mut Vec<FieldError>) {
+fn slice_endpoints(root: &At, errs: &mut FieldErrors) {
     const MOST: usize = 1000;
     const MOST_ADDRESSES: usize = 100;
     let endpoints = root.get("endpoints");
@@ -279,7 +279,7 @@ fn slice_endpoints(root: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn slice_address(address: &At, family: &str, list: &Path, errs: &mut Vec<FieldError>) {
+fn slice_address(address: &At, family: &str, list: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     match family {
         "IPv4" => ip::legacy(address, &HashSet::<&str>::new(), errs),
@@ -300,7 +300,7 @@ fn slice_address(address: &At, family: &str, list: &Path, errs: &mut Vec<FieldEr
 }
 
 /// A domain name of at least two labels; a dot at its end does not matter.
-fn domain_name(at: &At, errs: &mut Vec<FieldError>) {
+fn domain_name(at: &At, errs: &mut FieldErrors) {
     let name = at.text();
     if name.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -323,7 +323,7 @@ fn domain_name(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn hints(list: &At, judge: fn(&str) -> Vec<String>, errs: &mut Vec<FieldError>) {
+fn hints(list: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     const MOST: usize = 8;
     if list.len() > MOST {
         errs.push(FieldError::too_many(&list.path, list.len(), MOST));
@@ -357,9 +357,9 @@ fn slice_warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
     told
 }
 
-fn validate_address(object: &Value) -> Vec<FieldError> {
+fn validate_address(object: &Value) -> FieldErrors {
     let root = At::root(object);
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     ip::strict(&root.down("metadata.name"), &mut errs);
     let parent = root.down("spec.parentRef");
     if !parent.exists() {
@@ -378,8 +378,8 @@ fn validate_address(object: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn service_ranges(ranges: &At) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn service_ranges(ranges: &At) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     if ranges.is_empty() {
         errs.push(FieldError::required(&ranges.path, "at least one CIDR required"));
         return errs;
@@ -407,16 +407,16 @@ fn service_ranges(ranges: &At) -> Vec<FieldError> {
     errs
 }
 
-fn service_ranges_change(new: &Value, old: &Value) -> Vec<FieldError> {
+fn service_ranges_change(new: &Value, old: &Value) -> FieldErrors {
     let path = Path::new("spec.cidrs");
     let (now, was) = (&new["spec"]["cidrs"], &old["spec"]["cidrs"]);
     let changed = texts(now).zip(texts(was)).enumerate().filter(|(_, (now, was))| now != was);
-    let mut errs: Vec<_> =
+    let mut errs: FieldErrors =
         changed.map(|(at, (now, _))| FieldError::invalid(&path.index(at), now, check::IMMUTABLE)).collect();
     match (items(was).len(), items(now).len()) {
         (was, now) if was == now => {}
         (1, 2) => errs.extend(service_ranges(&At::root(new).down("spec.cidrs"))),
-        _ => errs = vec![FieldError::invalid(&path, now.clone(), check::IMMUTABLE)],
+        _ => errs = FieldError::invalid(&path, now.clone(), check::IMMUTABLE).into(),
     }
     errs
 }

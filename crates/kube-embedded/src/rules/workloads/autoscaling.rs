@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::quantity;
 use crate::rules::check::{self, At};
@@ -19,7 +19,7 @@ pub const RULES: Rules = Rules {
     validate: |object| validate(object, None),
     validate_update: |new, old| validate(new, Some(old)),
     validate_status: |new, _| {
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         for name in ["currentReplicas", "desiredReplicas"] {
             check::not_negative(&At::root(new).get("status").get(name), &mut errs);
         }
@@ -64,8 +64,8 @@ pub fn cpu_metric(percent: i64) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let before = old.map(|old| At::root(old).get("spec"));
     let (least, most) = (spec.get("minReplicas"), spec.get("maxReplicas"));
@@ -109,7 +109,7 @@ fn validate(object: &Value, old: Option<&Value>) -> Vec<FieldError> {
 }
 
 /// A reference to an object of some kind in some version.
-fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut Vec<FieldError>) {
+fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut FieldErrors) {
     check::required_text(&at.get("kind"), check::path_segment, errs);
     check::required_text(&at.get("name"), check::path_segment, errs);
     let version = at.get("apiVersion");
@@ -126,7 +126,7 @@ fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut Vec<Field
     errs.push(FieldError::invalid(&version.path, version.text(), words));
 }
 
-fn validate_metric(metric: &At, errs: &mut Vec<FieldError>) {
+fn validate_metric(metric: &At, errs: &mut FieldErrors) {
     let kind = metric.get("type");
     let names: Vec<_> = SOURCES.iter().map(|(name, _)| *name).collect();
     if kind.is_empty() {
@@ -157,7 +157,7 @@ fn validate_metric(metric: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn source(kind: &str, at: &At, errs: &mut Vec<FieldError>) {
+fn source(kind: &str, at: &At, errs: &mut FieldErrors) {
     let target = at.get("target");
     let (value, average) = (target.get("value"), target.get("averageValue"));
     let utilization = target.get("averageUtilization");
@@ -216,7 +216,7 @@ fn source(kind: &str, at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn metric_target(target: &At, errs: &mut Vec<FieldError>) {
+fn metric_target(target: &At, errs: &mut FieldErrors) {
     let kind = target.get("type");
     if kind.is_empty() {
         errs.push(FieldError::required(&kind.path, "must specify a metric target type"));
@@ -237,7 +237,7 @@ fn metric_target(target: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn scaling_rules(rules: &At, errs: &mut Vec<FieldError>) {
+fn scaling_rules(rules: &At, errs: &mut FieldErrors) {
     let window = rules.get("stabilizationWindowSeconds");
     if window.int() < 0 {
         let words = "must be greater than or equal to zero";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::quantity;
 use crate::rules::check::{self, At};
@@ -10,7 +10,7 @@ use crate::rules::check::{self, At};
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /// A claim inside an ephemeral volume.
-pub fn template(template: &At, errs: &mut Vec<FieldError>) {
+pub fn template(template: &At, errs: &mut FieldErrors) {
     let metadata = template.get("metadata");
     check::annotations(&metadata.get("annotations"), errs);
     check::labels(&metadata.get("labels"), errs);
@@ -23,7 +23,7 @@ pub fn template(template: &At, errs: &mut Vec<FieldError>) {
     spec(&template.get("spec"), errs);
 }
 
-pub fn spec(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn spec(spec: &At, errs: &mut FieldErrors) {
     let modes = spec.get("accessModes");
     if modes.is_empty() {
         errs.push(FieldError::required(&modes.path, "at least 1 access mode is required"));
@@ -57,7 +57,7 @@ pub fn spec(spec: &At, errs: &mut Vec<FieldError>) {
     data_sources(spec, errs);
 }
 
-fn data_sources(spec: &At, errs: &mut Vec<FieldError>) {
+fn data_sources(spec: &At, errs: &mut FieldErrors) {
     let (source, reference) = (spec.get("dataSource"), spec.get("dataSourceRef"));
     for at in [&source, &reference].into_iter().filter(|at| at.exists()) {
         check::required(&at.get("name"), errs);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::{env, mount, probe, resources, security};
@@ -24,7 +24,7 @@ const FOR_SIDECARS: &str = "may not be set for init containers without restartPo
 const NOT_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
 
 /// `spec.containers`
-pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+pub fn regular(list: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     if list.is_empty() {
         errs.push(FieldError::required(&list.path, ""));
         return;
@@ -43,7 +43,7 @@ pub fn regular(list: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
 }
 
 /// `spec.initContainers`
-pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     let mut names: HashSet<_> = regular.items().map(|container| container.get("name").text()).collect();
     for container in list.items() {
         common(&container, pod, errs);
@@ -74,7 +74,7 @@ pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut Vec<FieldErr
 }
 
 /// `spec.ephemeralContainers`
-pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
     let others: HashSet<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
     let mut names = others.clone();
@@ -114,7 +114,7 @@ pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
 }
 
 /// Pods are stricter than templates about the image's name.
-pub fn image_is_trimmed(container: &At, errs: &mut Vec<FieldError>) {
+pub fn image_is_trimmed(container: &At, errs: &mut FieldErrors) {
     let image = container.get("image");
     if image.text().trim() != image.text() {
         let words = "must not have leading or trailing whitespace";
@@ -122,7 +122,7 @@ pub fn image_is_trimmed(container: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut Vec<FieldError>) {
+fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut FieldErrors) {
     let name = container.get("name");
     if names.contains(&name.text()) {
         errs.push(FieldError::duplicate(&name.path, name.text()));
@@ -131,7 +131,7 @@ fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut 
     }
 }
 
-fn common(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+fn common(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     check::required_text(&container.get("name"), check::dns_label, errs);
     check::required(&container.get("image"), errs);
     let message = container.get("terminationMessagePolicy");
@@ -148,7 +148,7 @@ fn common(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
     security::container(&container.get("securityContext"), pod.host_users, errs);
 }
 
-fn ports(list: &At, errs: &mut Vec<FieldError>) {
+fn ports(list: &At, errs: &mut FieldErrors) {
     let mut names = HashSet::new();
     for port in list.items() {
         let name = port.get("name");
@@ -177,7 +177,7 @@ fn ports(list: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// No two ports of these containers take the same port of the host.
-fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut Vec<FieldError>) {
+fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut FieldErrors) {
     let mut taken = HashSet::new();
     for container in containers {
         for port in container.get("ports").items() {
@@ -196,7 +196,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut Vec<Field
     }
 }
 
-fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut Vec<FieldError>) {
+fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for policy in list.items() {
         let resource = policy.get("resourceName").text();
@@ -218,7 +218,7 @@ fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut Vec<FieldError>
     }
 }
 
-fn restart_policy(container: &At, errs: &mut Vec<FieldError>) {
+fn restart_policy(container: &At, errs: &mut FieldErrors) {
     let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
     if policy.exists() {
         check::one_of(&policy, &["Always", "Never", "OnFailure"], errs);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -49,8 +49,8 @@ pub const RULES: Rules = Rules {
     ..PLAIN
 };
 
-fn validate(cron: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(cron: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(cron).get("spec");
     let before = old.map(|old| At::root(old).get("spec"));
     let (times, zone) = (spec.get("schedule"), spec.get("timeZone"));
@@ -92,7 +92,7 @@ fn validate(cron: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errs
 }
 
-fn time_zone(zone: &At, errs: &mut Vec<FieldError>) {
+fn time_zone(zone: &At, errs: &mut FieldErrors) {
     let name = zone.text();
     let mut bad = |words: String| errs.push(FieldError::invalid(&zone.path, name, words));
     if name.is_empty() {

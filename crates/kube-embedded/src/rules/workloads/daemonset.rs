@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -65,8 +65,8 @@ fn default(set: &mut Value) {
     defaults::template(spec, "template");
 }
 
-fn validate(set: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(set: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(set).get("spec");
     let (chosen, pods) = (spec.get("selector"), spec.get("template"));
     check::label_selector(&chosen, &mut errs);
@@ -86,7 +86,7 @@ fn validate(set: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
+fn update_strategy(strategy: &At, errs: &mut FieldErrors) {
     match strategy.get("type").text() {
         "OnDelete" => {}
         "RollingUpdate" => {
@@ -113,8 +113,8 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_status(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let all = [
         "currentNumberScheduled",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -39,8 +39,8 @@ fn default(deployment: &mut Value) {
     defaults::template(spec, "template");
 }
 
-fn validate(deployment: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(deployment: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(deployment).get("spec");
     let chosen = spec.get("selector");
     check::not_negative(&spec.get("replicas"), &mut errs);
@@ -63,7 +63,7 @@ fn validate(deployment: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn strategy(strategy: &At, errs: &mut Vec<FieldError>) {
+fn strategy(strategy: &At, errs: &mut FieldErrors) {
     let rolling = strategy.get("rollingUpdate");
     match strategy.get("type").text() {
         "Recreate" => {
@@ -93,8 +93,8 @@ pub fn amount(at: &At) -> i64 {
     at.number().or_else(|| check::percent_of(at)).or_else(|| at.text().parse().ok()).unwrap_or_default()
 }
 
-fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_status(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let now = new.get("status");
     let all = [

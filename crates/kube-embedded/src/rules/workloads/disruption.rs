@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -16,7 +16,7 @@ pub const BUDGET: Rules = Rules {
     validate: validate_budget,
     validate_update: |new, _| validate_budget(new),
     validate_status: |new, _| {
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         let status = At::root(new).get("status");
         check::conditions(&status.get("conditions"), &mut errs);
         for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
@@ -35,7 +35,7 @@ pub const PRIORITY_CLASS: Rules = Rules {
     validate: validate_class,
     validate_update: |new, old| {
         let (new, old) = (At::root(new), At::root(old));
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         if new.get("value").int() != old.get("value").int() {
             errs.push(FieldError::forbidden(&Path::new("value"), "may not be changed in an update."));
         }
@@ -50,8 +50,8 @@ pub const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 const HIGHEST_FOR_USERS: i64 = 1_000_000_000;
 
-fn validate_budget(object: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_budget(object: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(object).get("spec");
     let (available, unavailable) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if available.exists() && unavailable.exists() {
@@ -70,8 +70,8 @@ fn validate_budget(object: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_class(object: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_class(object: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let class = At::root(object);
     let (name, value) = (class.down("metadata.name"), class.get("value"));
     if name.text().starts_with("system-") {

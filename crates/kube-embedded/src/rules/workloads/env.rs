@@ -1,6 +1,6 @@
 //! The environment of a container, and the fields of a pod that it may read.
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 
@@ -45,7 +45,7 @@ const RESOURCES: &[&str] = &[
 const BYTE_UNITS: &[&str] =
     &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-pub fn variables(list: &At, errs: &mut Vec<FieldError>) {
+pub fn variables(list: &At, errs: &mut FieldErrors) {
     for variable in list.items() {
         check::required_text(&variable.get("name"), check::env_name, errs);
         let from = variable.get("valueFrom");
@@ -55,7 +55,7 @@ pub fn variables(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn value_from(from: &At, has_value: bool, errs: &mut Vec<FieldError>) {
+fn value_from(from: &At, has_value: bool, errs: &mut FieldErrors) {
     let mut sources = 0;
     let mut source = |name: &str| {
         let at = from.get(name);
@@ -91,7 +91,7 @@ fn value_from(from: &At, has_value: bool, errs: &mut Vec<FieldError>) {
     errs.push(FieldError::invalid(&from.path, "", words));
 }
 
-pub fn field_ref(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
+pub fn field_ref(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     let (version, field) = (at.get("apiVersion"), at.get("fieldPath"));
     for needed in [&version, &field] {
         if needed.is_empty() {
@@ -122,7 +122,7 @@ pub fn field_ref(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn resource_ref(at: &At, in_volume: bool, errs: &mut Vec<FieldError>) {
+pub fn resource_ref(at: &At, in_volume: bool, errs: &mut FieldErrors) {
     let (container, resource) = (at.get("containerName"), at.get("resource"));
     let name = resource.text();
     let huge = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
@@ -152,7 +152,7 @@ pub fn resource_ref(at: &At, in_volume: bool, errs: &mut Vec<FieldError>) {
 }
 
 /// `envFrom`: complaints about the number of sources stand at the list.
-pub fn sources(list: &At, errs: &mut Vec<FieldError>) {
+pub fn sources(list: &At, errs: &mut FieldErrors) {
     for source in list.items() {
         let prefix = source.get("prefix");
         if !prefix.is_empty() {

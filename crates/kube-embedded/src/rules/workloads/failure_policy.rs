@@ -4,17 +4,23 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use crate::field::{Complaint, FieldError, Path};
+use crate::field::{Complaint, FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 
+/// Length of a list of rules, and of the list of conditions of a rule. Longer lists are not looked into.
+const MOST_RULES: usize = 20;
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 
 /// `spec.podFailurePolicy`
-pub fn validate(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn validate(spec: &At, errs: &mut FieldErrors) {
     let rules = spec.down("podFailurePolicy.rules");
-    if rules.len() > 20 {
-        errs.push(FieldError::too_many(&rules.path, rules.len(), 20));
+    if rules.len() > MOST_RULES {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), MOST_RULES));
+        return;
     }
+    let pod = spec.down("template.spec");
+    let (regular, init) = (pod.get("containers"), pod.get("initContainers"));
+    let containers: HashSet<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
     for rule in rules.items() {
         let action = rule.get("action");
         required_one_of(&action, ACTIONS, errs);
@@ -24,10 +30,11 @@ pub fn validate(spec: &At, errs: &mut Vec<FieldError>) {
         }
         let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions"));
         if codes.exists() {
-            exit_codes(&codes, spec, errs);
+            exit_codes(&codes, &containers, errs);
         }
-        if conditions.len() > 20 {
-            errs.push(FieldError::too_many(&conditions.path, conditions.len(), 20));
+        if conditions.len() > MOST_RULES {
+            errs.push(FieldError::too_many(&conditions.path, conditions.len(), MOST_RULES));
+            continue;
         }
         for pattern in conditions.items() {
             check::text(&pattern.get("type"), check::qualified_name, errs);
@@ -52,7 +59,7 @@ pub fn without_value(path: &Path, detail: &str) -> FieldError {
     FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail: detail.to_owned() }
 }
 
-fn required_one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
+fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     if at.is_empty() {
         let quoted: Vec<_> = supported.iter().map(|word| format!("{word:?}")).collect();
         errs.push(FieldError::required(&at.path, format!("valid values: [{}]", quoted.join(" "))));
@@ -61,14 +68,11 @@ fn required_one_of(at: &At, supported: &[&str], errs: &mut Vec<FieldError>) {
     }
 }
 
-fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
+fn exit_codes(codes: &At, containers: &HashSet<&str>, errs: &mut FieldErrors) {
     let (operator, values, container) =
         (codes.get("operator"), codes.get("values"), codes.get("containerName"));
     required_one_of(&operator, &["In", "NotIn"], errs);
-    let pod = spec.down("template.spec");
-    let (regular, init) = (pod.get("containers"), pod.get("initContainers"));
-    let known = regular.items().chain(init.items()).any(|c| c.get("name").text() == container.text());
-    if container.exists() && !known {
+    if container.exists() && !containers.contains(container.text()) {
         let words = "must be one of the container or initContainer names in the pod template";
         errs.push(FieldError::invalid(&container.path, container.text(), words));
     }
@@ -76,6 +80,7 @@ fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
         errs.push(FieldError::invalid(&values.path, json!([]), "at least one value is required"));
     } else if values.len() > 255 {
         errs.push(FieldError::too_many(&values.path, values.len(), 255));
+        return;
     }
     let mut seen = HashSet::new();
     for value in values.items() {
@@ -93,14 +98,15 @@ fn exit_codes(codes: &At, spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// `spec.successPolicy` of an indexed Job.
-pub fn success(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn success(spec: &At, errs: &mut FieldErrors) {
     let rules = spec.down("successPolicy.rules");
     if rules.is_empty() {
         let words = "at least one rules must be specified when the successPolicy is specified";
         errs.push(FieldError::required(&rules.path, words));
     }
-    if rules.len() > 20 {
-        errs.push(FieldError::too_many(&rules.path, rules.len(), 20));
+    if rules.len() > MOST_RULES {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), MOST_RULES));
+        return;
     }
     let completions = spec.get("completions").int();
     for rule in rules.items() {
@@ -109,10 +115,11 @@ pub fn success(spec: &At, errs: &mut Vec<FieldError>) {
             let words = "at least one of succeededCount or succeededIndexes must be specified";
             errs.push(FieldError::required(&rule.path, words));
         }
-        let total = count_indexes(indexes.text(), completions);
         if indexes.len() > 64 * 1024 {
             errs.push(FieldError::too_long(&indexes.path, 64 * 1024));
+            continue;
         }
+        let total = count_indexes(indexes.text(), completions);
         if let Err(why) = &total {
             let words = format!("error parsing succeededIndexes: {why}");
             errs.push(FieldError::invalid(&indexes.path, indexes.text(), words));
@@ -203,6 +210,35 @@ pub fn first_common_index(one: &str, other: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_rules_that_are_too_long_are_not_evaluated() {
+        let rules = vec![json!({}); 15_000];
+        let spec = json!({"podFailurePolicy": {"rules": rules}, "successPolicy": {"rules": rules}});
+        let mut errs = FieldErrors::new();
+        validate(&At::root(&spec), &mut errs);
+        success(&At::root(&spec), &mut errs);
+        assert_eq!(
+            crate::field::told(&errs),
+            [
+                "podFailurePolicy.rules: Too many: 15000: must have at most 20 items",
+                "successPolicy.rules: Too many: 15000: must have at most 20 items",
+            ]
+        );
+    }
+
+    #[test]
+    fn rules_name_containers_of_the_template() {
+        let rule = |name: &str| json!({"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": [1]}});
+        let spec = json!({
+            "podFailurePolicy": {"rules": [rule("a"), rule("b"), rule("c")]},
+            "template": {"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}]}},
+        });
+        let mut errs = FieldErrors::new();
+        validate(&At::root(&spec), &mut errs);
+        let places: Vec<_> = errs.iter().map(|error| error.path.as_str()).collect();
+        assert_eq!(places, ["podFailurePolicy.rules[2].onExitCodes.containerName"]);
+    }
 
     #[test]
     fn indexes_are_counted_in_order() {

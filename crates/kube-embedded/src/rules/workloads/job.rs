@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -94,8 +94,8 @@ fn generate_selector(job: &mut Value) {
     }
 }
 
-fn validate(job: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(job: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let job = At::root(job);
     let spec = job.get("spec");
     selector_is_generated(&job, &mut errs);
@@ -113,7 +113,7 @@ fn validate(job: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn selector_is_generated(job: &At, errs: &mut Vec<FieldError>) {
+fn selector_is_generated(job: &At, errs: &mut FieldErrors) {
     let (spec, metadata) = (job.get("spec"), job.get("metadata"));
     let selector = spec.get("selector");
     if spec.get("manualSelector").flag() || !selector.exists() {
@@ -144,7 +144,7 @@ fn selector_is_generated(job: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_selector(spec: &At, errs: &mut Vec<FieldError>) {
+fn validate_selector(spec: &At, errs: &mut FieldErrors) {
     let (chosen, pods) = (spec.get("selector"), spec.get("template"));
     check::label_selector(&chosen, errs);
     if !chosen.exists() {
@@ -158,7 +158,7 @@ fn validate_selector(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A Job's spec, also as a cron job carries it: without selector.
-pub fn validate_spec(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
     for name in [
         "parallelism",
         "completions",
@@ -222,7 +222,7 @@ pub fn validate_spec(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// `example.com/controller`
-fn managed_by(at: &At, errs: &mut Vec<FieldError>) {
+fn managed_by(at: &At, errs: &mut FieldErrors) {
     match at.text().split_once('/') {
         _ if at.is_empty() => errs.push(FieldError::required(&at.path, "")),
         Some((host, path)) if !host.is_empty() && !path.is_empty() => {
@@ -245,7 +245,7 @@ fn managed_by(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn indexed(spec: &At, errs: &mut Vec<FieldError>) {
+fn indexed(spec: &At, errs: &mut FieldErrors) {
     let (completions, parallelism) = (spec.get("completions"), spec.get("parallelism"));
     let max_failed = spec.get("maxFailedIndexes");
     if !completions.exists() {
@@ -275,7 +275,7 @@ fn indexed(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate(new);
     let (was, now) = (At::root(old), At::root(new).get("spec"));
     let before = was.get("spec");
@@ -301,7 +301,7 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The template of a Job stays; a suspended one may still be told where to run and with how much.
-fn template_change(now: &At, job: &At, errs: &mut Vec<FieldError>) {
+fn template_change(now: &At, job: &At, errs: &mut FieldErrors) {
     let was = job.get("spec");
     let pods = now.get("template");
     let mut old = was.get("template").json();

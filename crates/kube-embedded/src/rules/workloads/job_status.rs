@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::failure_policy::{count_indexes, first_common_index, without_value};
@@ -14,8 +14,8 @@ fn is_true(status: &At, condition: &str) -> bool {
     conditions.items().any(|c| c.get("type").text() == condition && c.get("status").text() == "True")
 }
 
-pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+pub fn validate(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let (spec, now, before) = (new.get("spec"), new.get("status"), old.get("status"));
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
@@ -58,7 +58,7 @@ pub fn validate(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// Pods that have ended and are not counted yet, each one once.
-fn uncounted(pods: &At, errs: &mut Vec<FieldError>) {
+fn uncounted(pods: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(At::items) {
         if uid.is_empty() {
@@ -71,7 +71,7 @@ fn uncounted(pods: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn conditions(now: &At, before: &At, errs: &mut Vec<FieldError>) {
+fn conditions(now: &At, before: &At, errs: &mut FieldErrors) {
     let is = |condition: &str| is_true(now, condition);
     let was = |condition: &str| is_true(before, condition);
     let path = &now.get("conditions").path;
@@ -115,7 +115,7 @@ fn conditions(now: &At, before: &At, errs: &mut Vec<FieldError>) {
     );
 }
 
-fn times(spec: &At, now: &At, before: &At, errs: &mut Vec<FieldError>) {
+fn times(spec: &At, now: &At, before: &At, errs: &mut FieldErrors) {
     let (start, end) = (now.get("startTime"), now.get("completionTime"));
     let complete = is_true(now, "Complete");
     if end.exists() && !complete {
@@ -142,7 +142,7 @@ fn times(spec: &At, now: &At, before: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn indexes(spec: &At, now: &At, errs: &mut Vec<FieldError>) {
+fn indexes(spec: &At, now: &At, errs: &mut FieldErrors) {
     let (done, failed) = (now.get("completedIndexes"), now.get("failedIndexes"));
     let per_index = spec.has("backoffLimitPerIndex");
     if let Some(completions) = spec.get("completions").number() {

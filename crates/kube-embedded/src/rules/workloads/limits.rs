@@ -1,10 +1,10 @@
 //! Limit ranges and resource quotas.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 use crate::rules::{PLAIN, Rules};
@@ -43,7 +43,7 @@ pub const QUOTA: Rules = Rules {
         errs
     },
     validate_status: |new, _| {
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         for list in ["status.hard", "status.used"] {
             amounts(&At::root(new).down(list), &mut errs);
         }
@@ -77,8 +77,8 @@ fn default_range(range: &mut Value) {
     }
 }
 
-fn validate_range(range: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_range(range: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let mut seen = HashSet::new();
     for item in At::root(range).down("spec.limits").items() {
         let kind = item.get("type");
@@ -98,7 +98,7 @@ fn validate_range(range: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
+fn validate_item(item: &At, errs: &mut FieldErrors) {
     let kind = item.get("type").text();
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for list in AMOUNTS {
@@ -134,7 +134,7 @@ fn validate_item(item: &At, errs: &mut Vec<FieldError>) {
 type Amount<'a> = Option<(Quantity, At<'a>)>;
 
 /// From least to most: min, default request, default, max.
-fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
+fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
     let of = |list: &str| {
         let at = item.get(list).key(name);
         let pod = item.get("type").text() == "Pod" && list.starts_with("default");
@@ -182,17 +182,18 @@ fn in_order(item: &At, name: &str, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn amounts(list: &At, errs: &mut Vec<FieldError>) {
+fn amounts(list: &At, errs: &mut FieldErrors) {
     for (name, at) in list.entries() {
         resources::quota_name(name, &at.path, errs);
         resources::amount(name, &at, errs);
     }
 }
 
-fn validate_quota(quota: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_quota(quota: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(quota).get("spec");
     amounts(&spec.get("hard"), &mut errs);
+    let mut unfit = Unfit { spec: &spec, counts: HashMap::new() };
     let scopes = spec.get("scopes");
     let list: Vec<_> = scopes.items().map(|scope| scope.text()).collect();
     for scope in &list {
@@ -203,7 +204,7 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
         if !is_scope(scope) {
             errs.push(FieldError::invalid(&scopes.path, scopes.json(), "unsupported scope"));
         }
-        for _ in unfit(scope, &spec) {
+        for _ in 0..unfit.count(scope).min(MOST_REPEATS) {
             let words = "unsupported scope applied to resource";
             errs.push(FieldError::invalid(&scopes.path, scopes.json(), words));
         }
@@ -213,7 +214,7 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
     let expressions = selector.get("matchExpressions");
     let list: Vec<_> = expressions.items().map(|expression| expression.get("scopeName").text()).collect();
     for expression in expressions.items() {
-        scope_expression(&expression.named(expressions.path.clone()), &selector, &spec, &mut errs);
+        scope_expression(&expression.named(expressions.path.clone()), &selector, &mut unfit, &mut errs);
     }
     conflicts(&list, &expressions, &scopes, &mut errs);
     errs
@@ -222,7 +223,12 @@ fn validate_quota(quota: &Value) -> Vec<FieldError> {
 /// Messages that repeat a whole list.
 const MOST_REPEATS: usize = 100;
 
-fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<FieldError>) {
+fn scope_expression<'a>(
+    expression: &At<'a>,
+    selector: &At,
+    unfit: &mut Unfit<'_, 'a>,
+    errs: &mut FieldErrors,
+) {
     let (scope, operator, values) =
         (expression.get("scopeName"), expression.get("operator"), expression.get("values"));
     if !is_scope(scope.text()) {
@@ -230,7 +236,7 @@ fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<Fi
     }
     // Each message repeats the whole selector.
     let most = MOST_REPEATS.saturating_sub(errs.len());
-    for _ in unfit(scope.text(), spec).into_iter().take(most) {
+    for _ in 0..unfit.count(scope.text()).min(most) {
         let words = "unsupported scope applied to resource";
         errs.push(FieldError::invalid(&expression.path, selector.go(), words));
     }
@@ -259,7 +265,7 @@ fn scope_expression(expression: &At, selector: &At, spec: &At, errs: &mut Vec<Fi
     }
 }
 
-fn conflicts(scopes: &[&str], at: &At, shown: &At, errs: &mut Vec<FieldError>) {
+fn conflicts(scopes: &[&str], at: &At, shown: &At, errs: &mut FieldErrors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| scopes.contains(scope)) {
             errs.push(FieldError::invalid(&at.path, shown.json(), "conflicting scopes"));
@@ -280,22 +286,31 @@ fn is_scope(scope: &str) -> bool {
     known.contains(&scope)
 }
 
-/// The resources of a quota that a scope cannot narrow.
-fn unfit<'a>(scope: &str, spec: &At<'a>) -> Vec<&'a str> {
-    let fits: &[&str] = match scope {
-        "Terminating"
-        | "NotTerminating"
-        | "NotBestEffort"
-        | "PriorityClass"
-        | "CrossNamespacePodAffinity" => {
-            &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"]
-        }
-        "BestEffort" => &["pods"],
-        "VolumeAttributesClass" => &["persistentvolumeclaims", "requests.storage"],
-        _ => return Vec::new(),
-    };
-    let names = spec.get("hard").entries().map(|(name, _)| name);
-    names.filter(|name| resources::is_standard_quota(name) && !fits.contains(name)).collect()
+/// How many resources of a quota each scope cannot narrow, counted once per scope.
+struct Unfit<'s, 'a> {
+    spec: &'s At<'a>,
+    counts: HashMap<&'a str, usize>,
+}
+
+impl<'a> Unfit<'_, 'a> {
+    fn count(&mut self, scope: &'a str) -> usize {
+        let fits: &[&str] = match scope {
+            "Terminating"
+            | "NotTerminating"
+            | "NotBestEffort"
+            | "PriorityClass"
+            | "CrossNamespacePodAffinity" => {
+                &["pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"]
+            }
+            "BestEffort" => &["pods"],
+            "VolumeAttributesClass" => &["persistentvolumeclaims", "requests.storage"],
+            _ => return 0,
+        };
+        *self.counts.entry(scope).or_insert_with(|| {
+            let names = self.spec.get("hard").entries().map(|(name, _)| name);
+            names.filter(|name| resources::is_standard_quota(name) && !fits.contains(name)).count()
+        })
+    }
 }
 
 fn quota_warnings(quota: &Value) -> Vec<String> {

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::container::Surroundings;
 use super::path;
 
-pub fn mounts(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+pub fn mounts(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     let (list, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
     let privileged = container.down("securityContext.privileged").flag();
     let field = |name: &str| -> HashSet<&str> { devices.items().map(|d| d.get(name).text()).collect() };
@@ -56,7 +56,7 @@ pub fn mounts(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut Vec<FieldError>) {
+fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut FieldErrors) {
     if !recursive.exists() {
         return;
     }
@@ -73,7 +73,7 @@ fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut 
     }
 }
 
-pub fn devices(container: &At, pod: &Surroundings, errs: &mut Vec<FieldError>) {
+pub fn devices(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     let mounts = container.get("volumeMounts");
     let field = |name: &str| -> HashSet<&str> { mounts.items().map(|m| m.get(name).text()).collect() };
     let (mount_names, mount_paths) = (field("name"), field("mountPath"));

@@ -1,24 +1,24 @@
 //! Paths in the file system of a container or a node.
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::At;
 
 /// The octal permissions of a file.
-pub fn mode(at: &At, errs: &mut Vec<FieldError>) {
+pub fn mode(at: &At, errs: &mut FieldErrors) {
     if at.number().is_some_and(|mode| !(0..=0o777).contains(&mode)) {
         let words = "must be a number between 0 and 0777 (octal), both inclusive";
         errs.push(FieldError::invalid(&at.path, at.int(), words));
     }
 }
 
-pub fn no_backsteps(at: &At, errs: &mut Vec<FieldError>) {
+pub fn no_backsteps(at: &At, errs: &mut FieldErrors) {
     if at.text().split('/').any(|part| part == "..") {
         errs.push(FieldError::invalid(&at.path, at.text(), "must not contain '..'"));
     }
 }
 
 /// Relative, and never upwards.
-pub fn descending(at: &At, errs: &mut Vec<FieldError>) {
+pub fn descending(at: &At, errs: &mut FieldErrors) {
     if at.text().starts_with('/') {
         errs.push(FieldError::invalid(&at.path, at.text(), "must be a relative path"));
     }
@@ -26,7 +26,7 @@ pub fn descending(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Relative, and not one of the names that the kubelet uses itself.
-pub fn not_reserved(at: &At, errs: &mut Vec<FieldError>) {
+pub fn not_reserved(at: &At, errs: &mut FieldErrors) {
     descending(at, errs);
     if at.text().starts_with("..") && !at.text().starts_with("../") {
         errs.push(FieldError::invalid(&at.path, at.text(), "must not start with '..'"));

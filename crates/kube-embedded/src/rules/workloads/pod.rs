@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules, go_structs};
@@ -212,7 +212,7 @@ pub fn quality_of_service(spec: &At) -> &'static str {
 }
 
 /// What holds for a pod at any time.
-pub(super) fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
+pub(super) fn validate_always(pod: &At, errs: &mut FieldErrors) {
     let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
     template::annotations(&metadata.get("annotations"), &spec, errs);
     podspec::validate(&spec, Some(&metadata), errs);
@@ -229,8 +229,8 @@ pub(super) fn validate_always(pod: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate(pod: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(pod: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let pod = At::root(pod);
     let spec = pod.get("spec");
     validate_always(&pod, &mut errs);
@@ -245,8 +245,8 @@ fn validate(pod: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_update(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     validate_always(&new, &mut errs);
     let notes = new.down("metadata.annotations");
@@ -257,7 +257,7 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// The few things of a living pod that may change.
-fn validate_change(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+fn validate_change(new: &At, old: &At, errs: &mut FieldErrors) {
     for list in ["containers", "initContainers"] {
         let (now, then) = (new.get(list), old.get(list));
         if now.len() != then.len() {
@@ -323,7 +323,7 @@ fn inside(mut spec: Value) -> Value {
     spec
 }
 
-fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+fn only_more_tolerations(new: &At, old: &At, errs: &mut FieldErrors) {
     let without_seconds = |toleration: &At| {
         let mut toleration = toleration.json();
         if let Value::Object(map) = &mut toleration {
@@ -341,7 +341,7 @@ fn only_more_tolerations(new: &At, old: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A gated pod's choice of nodes may only become narrower.
-fn narrowed(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+fn narrowed(new: &At, old: &At, errs: &mut FieldErrors) {
     let selector = new.get("nodeSelector");
     if old.get("nodeSelector").entries().any(|(key, value)| selector.peek(key) != value.value) {
         let words = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::container::Surroundings;
@@ -15,7 +15,7 @@ pub fn containers<'a>(spec: &At<'a>) -> impl Iterator<Item = At<'a>> {
 }
 
 /// Complaints about a pod's spec. `pod` is the metadata of the Pod, and `None` in a template.
-pub fn validate(spec: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
+pub fn validate(spec: &At, pod: Option<&At>, errs: &mut FieldErrors) {
     let grace = spec.get("terminationGracePeriodSeconds");
     if !grace.exists() {
         errs.push(FieldError::required(&grace.path, ""));
@@ -85,7 +85,7 @@ pub fn validate(spec: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
     file_references(spec, errs);
 }
 
-fn resource_claims(list: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
+fn resource_claims(list: &At, pod: Option<&At>, errs: &mut FieldErrors) {
     let mut names = HashSet::new();
     let mirror = pod.is_some_and(|metadata| metadata.get("annotations").has("kubernetes.io/config.mirror"));
     for claim in list.items() {
@@ -122,7 +122,7 @@ fn resource_claims(list: &At, pod: Option<&At>, errs: &mut Vec<FieldError>) {
 }
 
 /// On the host's network, a port is the host's port.
-fn host_network(spec: &At, is_pod: bool, errs: &mut Vec<FieldError>) {
+fn host_network(spec: &At, is_pod: bool, errs: &mut FieldErrors) {
     if !spec.get("hostNetwork").flag() {
         return;
     }
@@ -137,7 +137,7 @@ fn host_network(spec: &At, is_pod: bool, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn dns_config(spec: &At, errs: &mut Vec<FieldError>) {
+fn dns_config(spec: &At, errs: &mut FieldErrors) {
     let config = spec.get("dnsConfig");
     let servers = config.get("nameservers");
     if spec.get("dnsPolicy").text() == "None" {
@@ -178,7 +178,7 @@ fn dns_config(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn scheduling_gates(list: &At, errs: &mut Vec<FieldError>) {
+fn scheduling_gates(list: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for gate in list.items() {
         let name = gate.get("name").named(gate.path.clone());
@@ -191,7 +191,7 @@ fn scheduling_gates(list: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// `hostUsers: false`: the pod has users of its own.
-fn own_users(spec: &At, errs: &mut Vec<FieldError>) {
+fn own_users(spec: &At, errs: &mut FieldErrors) {
     let words = "when `hostUsers` is false";
     for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
         if spec.get(field).flag() {
@@ -203,7 +203,7 @@ fn own_users(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn host_name(spec: &At, errs: &mut Vec<FieldError>) {
+fn host_name(spec: &At, errs: &mut FieldErrors) {
     let own = spec.get("hostnameOverride");
     if !own.exists() {
         return;
@@ -220,7 +220,7 @@ fn host_name(spec: &At, errs: &mut Vec<FieldError>) {
     check::text(&own, check::dns_subdomain, errs);
 }
 
-pub fn overhead(list: &At, errs: &mut Vec<FieldError>) {
+pub fn overhead(list: &At, errs: &mut FieldErrors) {
     for (name, at) in list.entries() {
         let at = at.named(list.path.field("limits").key(name));
         resources::container_name(name, &at.path, errs);
@@ -228,7 +228,7 @@ pub fn overhead(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn windows_host_process(spec: &At, errs: &mut Vec<FieldError>) {
+fn windows_host_process(spec: &At, errs: &mut FieldErrors) {
     let of = |at: &At| at.down("securityContext.windowsOptions.hostProcess").value.map(|v| v == true);
     let pod = of(spec);
     let (mut count, mut host) = (0, 0);
@@ -259,7 +259,7 @@ fn windows_host_process(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// What only one operating system knows may not be set for the other.
-fn operating_system(spec: &At, errs: &mut Vec<FieldError>) {
+fn operating_system(spec: &At, errs: &mut FieldErrors) {
     let os = spec.get("os");
     if !os.exists() {
         return;
@@ -280,7 +280,7 @@ fn operating_system(spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn not_on_windows(spec: &At, errs: &mut Vec<FieldError>) {
+fn not_on_windows(spec: &At, errs: &mut FieldErrors) {
     let words = "cannot be set for a windows pod";
     let mut forbid = |at: At| {
         if at.exists() {
@@ -329,7 +329,7 @@ fn not_on_windows(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A variable from a file needs a volume that containers can write.
-fn file_references(spec: &At, errs: &mut Vec<FieldError>) {
+fn file_references(spec: &At, errs: &mut FieldErrors) {
     let mut volumes = HashMap::new();
     for volume in spec.get("volumes").items() {
         volumes.entry(volume.get("name").text()).or_insert(volume);

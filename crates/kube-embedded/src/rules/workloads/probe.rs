@@ -1,12 +1,12 @@
 //! Probes and lifecycle hooks: what is done to a container to see how it is.
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
 /// The three probes of a container.
-pub fn probes(container: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
+pub fn probes(container: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.get(name);
         if !probe.exists() {
@@ -34,7 +34,7 @@ pub fn probes(container: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
+pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     for name in ["postStart", "preStop"] {
         let hook = lifecycle.get(name);
         if hook.exists() {
@@ -44,7 +44,7 @@ pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut Vec<FieldError>)
 }
 
 /// Exactly one handler, and a sound one.
-fn handler(at: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
+fn handler(at: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     let mut given = HANDLERS.iter().map(|name| (*name, at.get(name))).filter(|(_, handler)| handler.exists());
     let Some((name, first)) = given.next() else {
         errs.push(FieldError::required(&at.path, "must specify a handler type"));
@@ -68,7 +68,7 @@ fn handler(at: &At, grace: Option<i64>, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn http_get(at: &At, errs: &mut Vec<FieldError>) {
+fn http_get(at: &At, errs: &mut FieldErrors) {
     check::required(&at.get("path"), errs);
     check::port(&at.get("port"), errs);
     check::one_of(&at.get("scheme"), &["HTTP", "HTTPS"], errs);

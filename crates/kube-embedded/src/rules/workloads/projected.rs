@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::{path, volume};
 
-pub fn sources(projected: &At, errs: &mut Vec<FieldError>) {
+pub fn sources(projected: &At, errs: &mut FieldErrors) {
     let mut used: HashSet<String> = HashSet::new();
-    let mut take = |path: &str, value: &str, errs: &mut Vec<FieldError>| {
+    let mut take = |path: &str, value: &str, errs: &mut FieldErrors| {
         if path.is_empty() {
             return;
         }
@@ -53,7 +53,7 @@ pub fn sources(projected: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn service_account_token(token: &At, projected: &At, errs: &mut Vec<FieldError>) {
+fn service_account_token(token: &At, projected: &At, errs: &mut FieldErrors) {
     let expiration = token.get("expirationSeconds");
     if expiration.int() < 600 {
         let words = "may not specify a duration less than 10 minutes";

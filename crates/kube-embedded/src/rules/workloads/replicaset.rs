@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -38,8 +38,8 @@ pub const REPLICATION_CONTROLLER: Rules = Rules {
     ..PLAIN
 };
 
-fn validate(set: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(set: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(set).get("spec");
     let chosen = spec.get("selector");
     check::not_negative(&spec.get("replicas"), &mut errs);
@@ -52,8 +52,8 @@ fn validate(set: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_status(new: &Value, _: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_status(new: &Value, _: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let now = At::root(new).get("status");
     let below = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     let all = ["replicas", "observedGeneration", "terminatingReplicas"];
@@ -77,8 +77,8 @@ fn default_controller(controller: &mut Value) {
     defaults::labels_from_template(controller, "spec.template");
 }
 
-fn validate_controller(controller: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_controller(controller: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(controller).get("spec");
     let (chosen, pods) = (spec.get("selector"), spec.get("template"));
     check::not_negative(&spec.get("minReadySeconds"), &mut errs);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::quantity::Quantity;
 use crate::rules::check::quantity;
 use crate::rules::check::{self, At};
@@ -57,7 +57,7 @@ pub fn is_standard_quota(name: &str) -> bool {
 }
 
 /// Any resource at all.
-pub fn name(name: &str, path: &Path, errs: &mut Vec<FieldError>) {
+pub fn name(name: &str, path: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     check::label_name(name, path, errs);
     if errs.len() == before && !name.contains('/') && !is_standard_quota(name) && name != "storage" {
@@ -66,7 +66,7 @@ pub fn name(name: &str, path: &Path, errs: &mut Vec<FieldError>) {
 }
 
 /// A resource that a container can have.
-pub fn container_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+pub fn container_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     name(resource, path, errs);
     if !resource.contains('/') {
         if !COMPUTE.contains(&resource) && !is_huge_pages(resource) {
@@ -78,7 +78,7 @@ pub fn container_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
 }
 
 /// A resource that a pod as a whole can have.
-fn pod_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+fn pod_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     name(resource, path, errs);
     if errs.len() == before && resource != "cpu" && resource != "memory" && !is_huge_pages(resource) {
@@ -87,7 +87,7 @@ fn pod_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
 }
 
 /// A resource that a quota can count.
-pub fn quota_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
+pub fn quota_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     name(resource, path, errs);
     if !resource.contains('/') && !is_standard_quota(resource) {
         errs.push(FieldError::invalid(path, resource, "must be a standard resource for quota"));
@@ -95,7 +95,7 @@ pub fn quota_name(resource: &str, path: &Path, errs: &mut Vec<FieldError>) {
 }
 
 /// An amount of a resource.
-pub fn amount(name: &str, at: &At, errs: &mut Vec<FieldError>) {
+pub fn amount(name: &str, at: &At, errs: &mut FieldErrors) {
     quantity::not_negative(at, errs);
     let whole = at.value.and_then(Quantity::of).is_none_or(|amount| amount.is_whole());
     if (COUNTED.contains(&name) || is_extended(name)) && !whole {
@@ -103,15 +103,15 @@ pub fn amount(name: &str, at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn container(resources: &At, claims: &[&str], errs: &mut Vec<FieldError>) {
+pub fn container(resources: &At, claims: &[&str], errs: &mut FieldErrors) {
     requirements(resources, container_name, claims, errs);
 }
 
 fn requirements(
     resources: &At,
-    judge: fn(&str, &Path, &mut Vec<FieldError>),
+    judge: fn(&str, &Path, &mut FieldErrors),
     claims: &[&str],
-    errs: &mut Vec<FieldError>,
+    errs: &mut FieldErrors,
 ) {
     let (limits, requests) = (resources.get("limits"), resources.get("requests"));
     for (name, at) in limits.entries().chain(requests.entries()) {
@@ -158,11 +158,14 @@ fn is_multiple_of_page(name: &str, at: &At) -> bool {
     }
 }
 
-/// Names that one message lists.
+/// Names that one message lists, and their bytes: each claim that is not found has such a message.
 const MOST_NAMES: usize = 100;
+const MOST_NAME_BYTES: usize = 8 * 1024;
 
 /// `known` is sorted.
-fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
+fn claim_names(list: &At, known: &[&str], errs: &mut FieldErrors) {
+    let is_shown = known.len() <= MOST_NAMES
+        && known.iter().map(|name| name.len()).fold(0, usize::saturating_add) <= MOST_NAME_BYTES;
     let mut seen: HashSet<(&str, &str)> = HashSet::new();
     let mut names: HashSet<&str> = HashSet::new();
     for claim in list.items() {
@@ -190,7 +193,7 @@ fn claim_names(list: &At, known: &[&str], errs: &mut Vec<FieldError>) {
             "must be one of the names in pod.spec.resourceClaims".clone_into(&mut error.detail);
             match known {
                 [] => error.detail.push_str(" which is empty"),
-                many if many.len() > MOST_NAMES => {}
+                _ if !is_shown => {}
                 _ => error.detail = format!("{}: {}", error.detail, known.join(", ")),
             }
             errs.push(error);
@@ -221,7 +224,7 @@ pub fn aggregate(spec: &At, list: &str, name: &str) -> Option<(Quantity, String)
 }
 
 /// Resources of the pod as a whole, and that its containers fit in.
-pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn pod(spec: &At, errs: &mut FieldErrors) {
     let resources = spec.get("resources");
     if !resources.exists() {
         return;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, PLAIN, Rules};
 
@@ -27,7 +27,7 @@ pub const CONTROLLER_REVISION: Rules = Rules {
     kind: "ControllerRevision",
     validate: |object| {
         let revision = At::root(object);
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         check::not_negative(&revision.get("revision"), &mut errs);
         let data = revision.get("data");
         match data.value {
@@ -39,7 +39,7 @@ pub const CONTROLLER_REVISION: Rules = Rules {
     },
     validate_update: |new, old| {
         let (new, old) = (At::root(new), At::root(old));
-        let mut errs = Vec::new();
+        let mut errs = FieldErrors::new();
         check::not_negative(&new.get("revision"), &mut errs);
         check::immutable(&new.get("data"), &old.get("data"), &mut errs);
         errs
@@ -47,8 +47,8 @@ pub const CONTROLLER_REVISION: Rules = Rules {
     ..PLAIN
 };
 
-fn validate_template(object: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_template(object: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     template::validate(&At::root(object).get("template"), &mut errs);
     errs
 }

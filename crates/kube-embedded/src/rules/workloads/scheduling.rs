@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub fn affinity(affinity: &At, errs: &mut Vec<FieldError>) {
+pub fn affinity(affinity: &At, errs: &mut FieldErrors) {
     let node = affinity.get("nodeAffinity");
     let required = node.get(REQUIRED);
     if required.exists() {
@@ -30,7 +30,7 @@ pub fn affinity(affinity: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn weight(term: &At, errs: &mut Vec<FieldError>) {
+fn weight(term: &At, errs: &mut FieldErrors) {
     let weight = term.get("weight");
     if !(1..=100).contains(&weight.int()) {
         errs.push(FieldError::invalid(&weight.path, weight.int(), "must be in the range 1-100"));
@@ -38,7 +38,7 @@ fn weight(term: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// `nodeSelectorTerms`, as node affinity and volumes have them.
-pub fn node_selector(selector: &At, errs: &mut Vec<FieldError>) {
+pub fn node_selector(selector: &At, errs: &mut FieldErrors) {
     let terms = selector.get("nodeSelectorTerms");
     if terms.is_empty() {
         errs.push(FieldError::required(&terms.path, "must have at least one node selector term"));
@@ -48,7 +48,7 @@ pub fn node_selector(selector: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn node_selector_term(term: &At, judge_values: bool, errs: &mut Vec<FieldError>) {
+fn node_selector_term(term: &At, judge_values: bool, errs: &mut FieldErrors) {
     for expression in term.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));
         match operator.text() {
@@ -83,7 +83,7 @@ fn node_selector_term(term: &At, judge_values: bool, errs: &mut Vec<FieldError>)
     }
 }
 
-fn pod_affinity_term(term: &At, errs: &mut Vec<FieldError>) {
+fn pod_affinity_term(term: &At, errs: &mut FieldErrors) {
     check::label_selector(&term.get("labelSelector"), errs);
     check::label_selector(&term.get("namespaceSelector"), errs);
     for name in term.get("namespaces").items() {
@@ -98,7 +98,7 @@ fn pod_affinity_term(term: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// `matchLabelKeys` and `mismatchLabelKeys` beside a `labelSelector`.
-fn label_keys(term: &At, errs: &mut Vec<FieldError>) {
+fn label_keys(term: &At, errs: &mut FieldErrors) {
     let selector = term.get("labelSelector");
     let (matching, mismatching) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));
     for keys in [&matching, &mismatching] {
@@ -135,7 +135,7 @@ fn label_keys(term: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn tolerations(list: &At, errs: &mut Vec<FieldError>) {
+pub fn tolerations(list: &At, errs: &mut FieldErrors) {
     for toleration in list.items() {
         let (key, operator) = (toleration.get("key"), toleration.get("operator"));
         let (value, effect) = (toleration.get("value"), toleration.get("effect"));
@@ -177,7 +177,7 @@ pub fn tolerations(list: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-pub fn topology_spread<'a>(list: &At<'a>, errs: &mut Vec<FieldError>) {
+pub fn topology_spread<'a>(list: &At<'a>, errs: &mut FieldErrors) {
     let pair = |constraint: &At<'a>| {
         (constraint.get("topologyKey").text(), constraint.get("whenUnsatisfiable").text())
     };

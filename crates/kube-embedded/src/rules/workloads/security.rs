@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::read::go_names;
 
@@ -25,7 +25,7 @@ const SYSCTLS_OF_IPC: &[&str] = &[
 const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// The security context of a pod; a few of its fields stand in the spec itself.
-pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
+pub fn pod(spec: &At, errs: &mut FieldErrors) {
     let context = spec.get("securityContext");
     for name in ["fsGroup", "runAsUser", "runAsGroup"] {
         check::within(&context.get(name), 0, MAX_ID, errs);
@@ -53,7 +53,7 @@ pub fn pod(spec: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// The security context of a container.
-pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
+pub fn container(context: &At, host_users: bool, errs: &mut FieldErrors) {
     if !context.exists() {
         return;
     }
@@ -85,7 +85,7 @@ pub fn container(context: &At, host_users: bool, errs: &mut Vec<FieldError>) {
     app_armor(&context.get("appArmorProfile"), errs);
 }
 
-fn sysctls(spec: &At, list: &At, errs: &mut Vec<FieldError>) {
+fn sysctls(spec: &At, list: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for sysctl in list.items() {
         let name = sysctl.get("name");
@@ -121,7 +121,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(segment)
 }
 
-fn seccomp(profile: &At, errs: &mut Vec<FieldError>) {
+fn seccomp(profile: &At, errs: &mut FieldErrors) {
     if !profile.exists() {
         return;
     }
@@ -143,7 +143,7 @@ fn seccomp(profile: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn app_armor(profile: &At, errs: &mut Vec<FieldError>) {
+fn app_armor(profile: &At, errs: &mut FieldErrors) {
     if !profile.exists() {
         return;
     }
@@ -171,7 +171,7 @@ fn app_armor(profile: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn windows(options: &At, errs: &mut Vec<FieldError>) {
+fn windows(options: &At, errs: &mut FieldErrors) {
     if options.has("gmsaCredentialSpecName") {
         check::text(&options.get("gmsaCredentialSpecName"), check::dns_subdomain, errs);
     }

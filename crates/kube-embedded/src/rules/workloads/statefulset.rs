@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
 
@@ -73,8 +73,8 @@ fn default(set: &mut Value) {
     }
 }
 
-fn validate(set: &Value, new: bool) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate(set: &Value, new: bool) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let spec = At::root(set).get("spec");
     let management = spec.get("podManagementPolicy");
     match management.text() {
@@ -116,7 +116,7 @@ fn validate(set: &Value, new: bool) -> Vec<FieldError> {
 }
 
 /// Kubernetes looks at labels and annotations a second time here, and tells of them twice.
-fn labels_again(pods: &At, errs: &mut Vec<FieldError>) {
+fn labels_again(pods: &At, errs: &mut FieldErrors) {
     let metadata = pods.get("metadata");
     check::labels(&metadata.get("labels").named(pods.path.field("labels")), errs);
     let notes = metadata.get("annotations").named(pods.path.field("annotations"));
@@ -160,7 +160,7 @@ fn drop_gated(set: &mut Value) {
     rolling.map(|fields| fields.remove("maxUnavailable"));
 }
 
-fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
+fn update_strategy(strategy: &At, errs: &mut FieldErrors) {
     let rolling = strategy.get("rollingUpdate");
     match strategy.get("type").text() {
         "" => errs.push(FieldError::required(&strategy.path, "")),
@@ -180,7 +180,7 @@ fn update_strategy(strategy: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate(new, false);
     let fixed = |object: &Value| {
         let mut spec = object.get("spec").cloned().unwrap_or_default();
@@ -195,8 +195,8 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn validate_status(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+fn validate_status(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let now = new.get("status");
     let below = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::template;
 
 /// Counters that are not negative, some of which are not above `status.replicas`.
-pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut Vec<FieldError>) {
+pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut FieldErrors) {
     for name in all {
         check::not_negative(&status.get(name), errs);
     }
@@ -21,22 +21,22 @@ pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut V
 }
 
 /// No more replicas are available than are ready.
-pub fn available_are_ready(status: &At, words: &str, errs: &mut Vec<FieldError>) {
+pub fn available_are_ready(status: &At, words: &str, errs: &mut FieldErrors) {
     let available = status.get("availableReplicas");
     if available.int() > status.get("readyReplicas").int() {
         errs.push(FieldError::invalid(&available.path, available.int(), words));
     }
 }
 
-pub fn collisions_only_grow(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+pub fn collisions_only_grow(new: &At, old: &At, errs: &mut FieldErrors) {
     let (now, then) = (new.down("status.collisionCount"), old.down("status.collisionCount"));
     if then.exists() && now.int() < then.int() {
         errs.push(FieldError::invalid(&now.path, now.int(), "cannot be decremented"));
     }
 }
 
-pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
-    let mut errs = Vec::new();
+pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = FieldErrors::new();
     let (new, old) = (At::root(new), At::root(old));
     let notes = new.down("metadata.annotations");
     template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
@@ -93,7 +93,7 @@ pub fn validate_pod(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn conditions(list: &At, errs: &mut Vec<FieldError>) {
+fn conditions(list: &At, errs: &mut FieldErrors) {
     let own = ["PodScheduled", "Ready", "Initialized", "ContainersReady"];
     for condition in list.items() {
         // The path is spelt like this in this one complaint.
@@ -119,7 +119,7 @@ fn by_name<'a>(list: &At<'a>) -> HashMap<&'a str, At<'a>> {
 }
 
 /// A container that has ended runs again only if its restart policy says so.
-fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut Vec<FieldError>) {
+fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut FieldErrors) {
     let (now_by_name, container_by_name) = (by_name(new), by_name(&spec.get(containers)));
     for (i, before) in old.items().enumerate() {
         let ended = before.down("state.terminated");
@@ -149,7 +149,7 @@ fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut 
     }
 }
 
-fn addresses(list: &At, errs: &mut Vec<FieldError>) {
+fn addresses(list: &At, errs: &mut FieldErrors) {
     let texts: Vec<_> = list.items().map(|item| item.get("ip").text()).collect();
     for (i, text) in texts.iter().enumerate() {
         for words in check::ip(text) {

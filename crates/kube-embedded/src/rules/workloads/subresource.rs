@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::At;
 
 use super::fill::{each, ensure, put};
@@ -72,18 +72,18 @@ fn copy(to: &mut Value, from: &At, name: &str) {
     }
 }
 
-fn refuse_static(old: &At, words: &str) -> Option<Vec<FieldError>> {
+fn refuse_static(old: &At, words: &str) -> Option<FieldErrors> {
     let mirror = old.down("metadata.annotations").has("kubernetes.io/config.mirror");
-    mirror.then(|| vec![FieldError::forbidden(&Path::root(), words)])
+    mirror.then(|| FieldError::forbidden(&Path::root(), words).into())
 }
 
 /// Ephemeral containers are only ever added.
-pub fn validate_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_ephemeral(new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     if let Some(refused) = refuse_static(&old, "static pods do not support ephemeral containers") {
         return refused;
     }
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     pod::validate_always(&new, &mut errs);
     let notes = new.down("metadata.annotations");
     template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
@@ -107,16 +107,16 @@ pub fn validate_ephemeral(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// Only cpu and memory change, nothing is taken away, and the class of the pod stays.
-pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_resize(new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     if let Some(refused) = refuse_static(&old, "static pods cannot be resized") {
         return refused;
     }
     let (now, before) = (new.get("spec"), old.get("spec"));
     if before.down("os.name").text() == "windows" {
-        return vec![FieldError::forbidden(&Path::root(), "windows pods cannot be resized")];
+        return FieldError::forbidden(&Path::root(), "windows pods cannot be resized").into();
     }
-    let mut errs = Vec::new();
+    let mut errs = FieldErrors::new();
     pod::validate_always(&new, &mut errs);
     if pod::quality_of_service(&now) != pod::quality_of_service(&before) {
         let class = new.down("status.qosClass").json();
@@ -166,7 +166,7 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
     errs
 }
 
-fn same_containers(now: &At, before: &At, errs: &mut Vec<FieldError>) -> bool {
+fn same_containers(now: &At, before: &At, errs: &mut FieldErrors) -> bool {
     let told = errs.len();
     for list in ["containers", "initContainers"] {
         let (now, before) = (now.get(list), before.get(list));
@@ -185,7 +185,7 @@ fn same_containers(now: &At, before: &At, errs: &mut Vec<FieldError>) -> bool {
     errs.len() == told
 }
 
-fn nothing_removed(now: &At, before: &At, what: &str, errs: &mut Vec<FieldError>) {
+fn nothing_removed(now: &At, before: &At, what: &str, errs: &mut FieldErrors) {
     for list in ["requests", "limits"] {
         let (now, before) = (now.get("resources").get(list), before.get("resources").get(list));
         if before.entries().any(|(name, _)| !now.has(name)) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::field::{Complaint, FieldError};
+use crate::field::{Complaint, FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 use super::{path, podspec};
@@ -14,7 +14,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Complaints about a template; those about its labels stand at `labels`, not at `metadata.labels`.
-pub fn validate(template: &At, errs: &mut Vec<FieldError>) {
+pub fn validate(template: &At, errs: &mut FieldErrors) {
     let metadata = template.get("metadata");
     let spec = template.get("spec");
     check::labels(&metadata.get("labels").named(template.path.field("labels")), errs);
@@ -31,12 +31,12 @@ pub fn validate(template: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// A template of a kind whose pods run for ever.
-pub fn validate_lasting(template: &At, kind: &str, errs: &mut Vec<FieldError>) {
+pub fn validate_lasting(template: &At, kind: &str, errs: &mut FieldErrors) {
     validate(template, errs);
     lasts(template, kind, errs);
 }
 
-pub fn lasts(template: &At, kind: &str, errs: &mut Vec<FieldError>) {
+pub fn lasts(template: &At, kind: &str, errs: &mut FieldErrors) {
     let spec = template.get("spec");
     check::one_of(&spec.get("restartPolicy"), &["Always"], errs);
     let deadline = spec.get("activeDeadlineSeconds");
@@ -57,7 +57,7 @@ pub fn immutable(pods: &At) -> FieldError {
 }
 
 /// The complaint when a selector misses the labels of its own template.
-pub fn selector_misses(template: &At, errs: &mut Vec<FieldError>) {
+pub fn selector_misses(template: &At, errs: &mut FieldErrors) {
     let labels = template.down("metadata.labels");
     errs.push(FieldError::invalid(
         &labels.path,
@@ -67,7 +67,7 @@ pub fn selector_misses(template: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// The annotations of a pod or a template that carry meaning.
-pub fn annotations(notes: &At, spec: &At, errs: &mut Vec<FieldError>) {
+pub fn annotations(notes: &At, spec: &At, errs: &mut FieldErrors) {
     if notes.has(MIRROR) && spec.get("nodeName").is_empty() {
         let at = notes.key(MIRROR);
         let words = "must set spec.nodeName if mirror pod annotation is set";
@@ -100,7 +100,7 @@ pub fn annotations(notes: &At, spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn seccomp(at: &At, errs: &mut Vec<FieldError>) {
+fn seccomp(at: &At, errs: &mut FieldErrors) {
     let profile = at.text();
     if matches!(profile, "runtime/default" | "docker/default" | "unconfined") {
         return;
@@ -114,7 +114,7 @@ fn seccomp(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// Where a profile is given by annotation and by field, both say the same.
-pub fn profiles_agree(notes: &At, spec: &At, errs: &mut Vec<FieldError>) {
+pub fn profiles_agree(notes: &At, spec: &At, errs: &mut FieldErrors) {
     let of_pod = spec.down("securityContext.seccompProfile");
     if of_pod.exists() && notes.has(SECCOMP_POD) {
         agrees(notes.get(SECCOMP_POD).text(), &of_pod, &of_pod, "seccomp", errs);
@@ -137,7 +137,7 @@ pub fn profiles_agree(notes: &At, spec: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut Vec<FieldError>) {
+fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut FieldErrors) {
     let same_type = match profile.get("type").text() {
         "Unconfined" => note == "unconfined",
         "RuntimeDefault" => note == "runtime/default" || what == "seccomp" && note == "docker/default",
@@ -156,7 +156,7 @@ fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut Vec<Field
 }
 
 /// Annotations that a pod has from birth to death.
-pub fn annotations_stay(new: &At, old: &At, errs: &mut Vec<FieldError>) {
+pub fn annotations_stay(new: &At, old: &At, errs: &mut FieldErrors) {
     let kept = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
     let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
     for (key, at) in old.entries().filter(|(key, _)| kept(key)) {

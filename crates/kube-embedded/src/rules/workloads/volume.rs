@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::{self, At};
 
@@ -14,7 +14,7 @@ pub const HOST_PATH_TYPES: &[&str] =
 
 /// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
 /// `None` in a template.
-pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> HashMap<&'a str, At<'a>> {
+pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut FieldErrors) -> HashMap<&'a str, At<'a>> {
     let pod_name = pod.filter(|name| !name.is_empty());
     let created: HashSet<_> = list
         .items()
@@ -42,7 +42,7 @@ pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut Vec<FieldError>) -> 
     sound
 }
 
-fn source(volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+fn source(volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
     let mut given = VOLUME_SOURCES.iter().filter(|name| volume.has(name));
     let Some(first) = given.next() else {
         errs.push(FieldError::required(&volume.path, "must specify a volume type"));
@@ -60,7 +60,7 @@ fn source(volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
     match kind {
         "emptyDir" => {
             let size = at.get("sizeLimit");
@@ -113,7 +113,7 @@ fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec
     }
 }
 
-fn host_path(at: &At, errs: &mut Vec<FieldError>) {
+fn host_path(at: &At, errs: &mut FieldErrors) {
     let path = at.get("path");
     if path.is_empty() {
         errs.push(FieldError::required(&path.path, ""));
@@ -126,7 +126,7 @@ fn host_path(at: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// One file of a Secret or a ConfigMap.
-pub fn key_to_path(item: &At, errs: &mut Vec<FieldError>) {
+pub fn key_to_path(item: &At, errs: &mut FieldErrors) {
     check::required(&item.get("key"), errs);
     check::required(&item.get("path"), errs);
     path::not_reserved(&item.get("path"), errs);
@@ -134,7 +134,7 @@ pub fn key_to_path(item: &At, errs: &mut Vec<FieldError>) {
 }
 
 /// One file that shows a field of the pod. Complaints stand at the volume.
-pub fn downward_file(file: &At, errs: &mut Vec<FieldError>) {
+pub fn downward_file(file: &At, errs: &mut FieldErrors) {
     check::required(&file.get("path"), errs);
     path::not_reserved(&file.get("path"), errs);
     let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
@@ -152,7 +152,7 @@ pub fn downward_file(file: &At, errs: &mut Vec<FieldError>) {
     path::mode(&file.get("mode"), errs);
 }
 
-fn csi(at: &At, errs: &mut Vec<FieldError>) {
+fn csi(at: &At, errs: &mut FieldErrors) {
     let driver = at.get("driver");
     if driver.is_empty() {
         errs.push(FieldError::required(&driver.path, ""));
@@ -174,7 +174,7 @@ fn csi(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn ephemeral(at: &At, volume: &At, pod: Option<&str>, errs: &mut Vec<FieldError>) {
+fn ephemeral(at: &At, volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
     let template = at.get("volumeClaimTemplate");
     if template.exists() {
         claim::template(&template, errs);

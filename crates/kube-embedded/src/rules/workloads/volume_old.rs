@@ -1,6 +1,6 @@
 //! Volumes of storage systems that Kubernetes itself once knew. Few use them; they are still checked.
 
-use crate::field::FieldError;
+use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
 /// Sources, and the fields that they cannot do without.
@@ -24,7 +24,7 @@ const NEEDED: &[(&str, &[&str])] = &[
 ];
 
 /// Complaints about one source, of whatever kind.
-pub fn look_into(kind: &str, at: &At, errs: &mut Vec<FieldError>) {
+pub fn look_into(kind: &str, at: &At, errs: &mut FieldErrors) {
     for needed in NEEDED.iter().filter(|(name, _)| *name == kind).flat_map(|(_, needed)| *needed) {
         check::required(&at.get(needed), errs);
     }
@@ -85,7 +85,7 @@ pub fn look_into(kind: &str, at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn azure_disk(at: &At, errs: &mut Vec<FieldError>) {
+fn azure_disk(at: &At, errs: &mut FieldErrors) {
     let (kind, uri) = (at.get("kind"), at.get("diskURI"));
     if at.has("cachingMode") {
         check::one_of(&at.get("cachingMode"), &["None", "ReadOnly", "ReadWrite"], errs);
@@ -106,7 +106,7 @@ fn azure_disk(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn fibre_channel(at: &At, errs: &mut Vec<FieldError>) {
+fn fibre_channel(at: &At, errs: &mut FieldErrors) {
     let (targets, ids, lun) = (at.get("targetWWNs"), at.get("wwids"), at.get("lun"));
     match (targets.is_empty(), ids.is_empty()) {
         (true, true) => {
@@ -127,7 +127,7 @@ fn fibre_channel(at: &At, errs: &mut Vec<FieldError>) {
     }
 }
 
-fn iscsi(at: &At, errs: &mut Vec<FieldError>) {
+fn iscsi(at: &At, errs: &mut FieldErrors) {
     check::within(&at.get("lun"), 0, 255, errs);
     let iqn = at.get("iqn");
     if !iqn.is_empty() && !["iqn", "eui", "naa"].iter().any(|prefix| iqn.text().starts_with(prefix)) {

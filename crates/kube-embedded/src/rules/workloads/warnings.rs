@@ -123,6 +123,7 @@ fn volumes(list: &At, warnings: &mut Vec<String>) {
 
 /// Warnings about pairs, of which there can be many more than a client is sent.
 const MOST_PAIRS: usize = 1_000;
+const MOST_PAIR_BYTES: usize = 256 * 1024;
 /// Folders of one path that are compared.
 const MOST_FOLDERS: usize = 100;
 
@@ -165,40 +166,44 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
     });
 }
 
-/// Tells of every file that stands where, or below where, an earlier one stands, up to [`MOST_PAIRS`] times.
-fn collisions(files: Vec<File>, mut tell: impl FnMut(String)) {
+/// Tells of every file that stands where, or below where, an earlier one stands, up to [`MOST_PAIRS`] times and
+/// [`MOST_PAIR_BYTES`].
+fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
     let show = |(path, source): &File| {
         if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
     };
-    // The places of earlier files by each folder that they are in, and by their own path.
-    let mut below: HashMap<String, Vec<usize>> = HashMap::new();
-    let mut seen: Vec<File> = Vec::new();
-    let mut told = 0;
-    for (path, source) in files {
+    for (path, _) in &mut files {
+        path.truncate(path.trim_end_matches('/').len());
+    }
+    // The places of earlier files by each folder that they are in, and by their own path. The keys are borrowed: the
+    // folders of a long path are many times its length.
+    let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
+    let (mut told, mut bytes) = (0, 0_usize);
+    for (this, file) in files.iter().enumerate().filter(|(_, file)| !file.0.is_empty()) {
         if told >= MOST_PAIRS {
             return;
         }
-        let file = (path.trim_end_matches('/').to_owned(), source);
-        if file.0.is_empty() {
-            continue;
-        }
         let folders = file.0.match_indices('/').take(MOST_FOLDERS).map(|(at, _)| &file.0[..at]);
         let folders: Vec<&str> = folders.filter(|folder| !folder.is_empty()).collect();
-        let is_at = |at: &usize, path: &str| seen[*at].0 == path;
+        let is_at = |at: &usize, path: &str| files[*at].0 == path;
         let above = folders
             .iter()
             .flat_map(|folder| below.get(*folder).into_iter().flatten().filter(move |at| is_at(at, folder)));
-        let inside = below.get(&file.0).into_iter().flatten();
+        let inside = below.get(file.0.as_str()).into_iter().flatten();
         let mut others: Vec<usize> = above.chain(inside).take(MOST_PAIRS - told).copied().collect();
         others.sort_unstable();
         told += others.len();
         for other in others {
-            tell(format!("{} with {}", show(&file), show(&seen[other])));
+            let text = format!("{} with {}", show(file), show(&files[other]));
+            bytes = bytes.saturating_add(text.len());
+            tell(text);
+            if bytes > MOST_PAIR_BYTES {
+                return;
+            }
         }
         for folder in folders.into_iter().chain([file.0.as_str()]) {
-            below.entry(folder.to_owned()).or_default().push(seen.len());
+            below.entry(folder).or_default().push(this);
         }
-        seen.push(file);
     }
 }
 

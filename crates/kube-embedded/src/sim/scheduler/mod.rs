@@ -100,9 +100,12 @@ fn too_complex(pod: &Pod) -> Option<String> {
             + terms(kind, "preferredDuringSchedulingIgnoredDuringExecution")
     };
     let count = pod.spec.topology_spread_constraints.len() + of("podAffinity") + of("podAntiAffinity");
-    (count > MOST_TERMS).then(|| {
-        format!("the pod has {count} topology spread constraints and pod affinity terms (limit {MOST_TERMS}); use fewer")
-    })
+    if count > MOST_TERMS {
+        return Some(format!(
+            "the pod has {count} topology spread constraints and pod affinity terms (limit {MOST_TERMS}); use fewer"
+        ));
+    }
+    nodes::too_complex(&pod.spec)
 }
 
 /// What of a node matters to where pods go.

@@ -9,8 +9,48 @@ use crate::control::view::{Node, PodSpec, Taint};
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The node selector and the required node affinity of a pod choose this node.
+/// Terms of the node affinity of a pod, its expressions and values together, and its tolerations: they are evaluated for
+/// every node on each change. Kubernetes has no such limits.
+const MOST_TERMS: usize = 100;
+const MOST_VALUES: usize = 5_000;
+const MOST_TOLERATIONS: usize = 100;
+
+/// Why no node is chosen for a pod: its node affinity or its tolerations are too many.
+///
+/// The cost is bounded by the limits, not by the pod.
+pub(super) fn too_complex(spec: &PodSpec) -> Option<String> {
+    let tolerations = spec.tolerations.len();
+    if tolerations > MOST_TOLERATIONS {
+        return Some(format!("the pod has {tolerations} tolerations (limit {MOST_TOLERATIONS}); use fewer"));
+    }
+    let required = required(spec).map(|selector| items(selector, "nodeSelectorTerms")).unwrap_or_default();
+    let preferred = items(&spec.affinity["nodeAffinity"], "preferredDuringSchedulingIgnoredDuringExecution");
+    let count = required.len().saturating_add(preferred.len());
+    if count > MOST_TERMS {
+        return Some(format!("the pod has {count} node affinity terms (limit {MOST_TERMS}); use fewer"));
+    }
+    let terms = required.iter().chain(preferred.iter().map(|term| &term["preference"]));
+    let lists = terms.flat_map(|term| [items(term, "matchExpressions"), items(term, "matchFields")]);
+    let mut values = 0_usize;
+    for list in lists {
+        values = values.saturating_add(list.len());
+        let of_list = list.iter().take(MOST_VALUES).map(|requirement| items(requirement, "values").len());
+        values = of_list.fold(values, usize::saturating_add);
+        if values > MOST_VALUES {
+            return Some(format!(
+                "the pod has more than {MOST_VALUES} expressions and values in its node affinity; use fewer"
+            ));
+        }
+    }
+    None
+}
+
+/// The node selector and the required node affinity of a pod choose this node. No node is chosen for a pod that is
+/// [`too_complex`].
 pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
+    if too_complex(spec).is_some() {
+        return false;
+    }
     let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
     let by_selector = spec.node_selector.iter().all(|(key, value)| label(key) == Some(value));
     by_selector && required(spec).is_none_or(|terms| matches_terms(terms, node))

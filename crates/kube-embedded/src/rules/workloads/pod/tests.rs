@@ -161,9 +161,9 @@ fn no_shape_of_an_object_panics() {
             (rules.default)(&mut new);
             (rules.create)(&mut new);
             (rules.update)(&mut new, object);
-            (rules.validate)(&new);
-            (rules.validate_update)(&new, object);
-            (rules.validate_status)(&new, object);
+            let _ = (rules.validate)(&new);
+            let _ = (rules.validate_update)(&new, object);
+            let _ = (rules.validate_status)(&new, object);
             (rules.warnings)(&new, None);
             (rules.warnings)(&new, Some(object));
         }

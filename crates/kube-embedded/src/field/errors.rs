@@ -1,0 +1,218 @@
+//! The errors of one validation, bounded: a request can be wrong in a million places, and many errors show a whole value.
+
+use std::ops::Deref;
+
+use serde_json::Value;
+
+use super::FieldError;
+
+/// Bytes of the text of all errors of one request. The first error is kept whatever its size.
+pub const MOST_ERROR_BYTES: usize = 1 << 20;
+/// Memory of one error beside its texts, which counts as text: many short errors are bounded by it.
+const OVERHEAD: usize = 128;
+
+/// A list of errors that stops to grow at [`MOST_ERROR_BYTES`]. Further errors are counted, not kept.
+///
+/// Invariant: if an error was pushed, at least one is kept.
+#[derive(Clone, Debug, Default)]
+pub struct FieldErrors {
+    kept: Vec<FieldError>,
+    bytes: usize,
+    omitted: usize,
+}
+
+impl FieldErrors {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn push(&mut self, error: FieldError) {
+        let bytes = self.bytes.saturating_add(size(&error));
+        // Once one error is left out all later ones are, so that what is shown is the beginning.
+        if self.omitted > 0 || (bytes > MOST_ERROR_BYTES && !self.kept.is_empty()) {
+            self.omitted = self.omitted.saturating_add(1);
+        } else {
+            self.bytes = bytes;
+            self.kept.push(error);
+        }
+    }
+
+    /// Adds the errors of `other`, and how many it left out.
+    pub fn append(&mut self, other: Self) {
+        let omitted = other.omitted;
+        self.extend(other.kept);
+        self.omit(omitted);
+    }
+
+    /// Counts errors that are left out.
+    pub fn omit(&mut self, count: usize) {
+        self.omitted = self.omitted.saturating_add(count);
+    }
+
+    /// The number of errors found, including those left out.
+    pub fn len(&self) -> usize {
+        self.kept.len().saturating_add(self.omitted)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The number of errors left out.
+    pub fn omitted(&self) -> usize {
+        self.omitted
+    }
+
+    /// Whether further errors are left out. A loop whose errors are large can stop here.
+    pub fn is_full(&self) -> bool {
+        self.omitted > 0 || self.bytes >= MOST_ERROR_BYTES
+    }
+}
+
+/// The bytes that an error holds.
+fn size(error: &FieldError) -> usize {
+    let value = error.value.as_ref().map_or(0, size_of_value);
+    [error.path.as_str().len(), error.detail.len(), value].into_iter().fold(OVERHEAD, usize::saturating_add)
+}
+
+fn size_of_value(value: &Value) -> usize {
+    const NODE: usize = 32;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => NODE,
+        Value::String(text) => text.len().saturating_add(NODE),
+        Value::Array(items) => items.iter().map(size_of_value).fold(NODE, usize::saturating_add),
+        Value::Object(fields) => {
+            let sizes = fields.iter().map(|(key, value)| key.len().saturating_add(size_of_value(value)));
+            sizes.fold(NODE, usize::saturating_add)
+        }
+    }
+}
+
+impl Deref for FieldErrors {
+    type Target = [FieldError];
+
+    fn deref(&self) -> &[FieldError] {
+        &self.kept
+    }
+}
+
+impl Extend<FieldError> for FieldErrors {
+    fn extend<I: IntoIterator<Item = FieldError>>(&mut self, errors: I) {
+        errors.into_iter().for_each(|error| self.push(error));
+    }
+}
+
+impl FromIterator<FieldError> for FieldErrors {
+    fn from_iter<I: IntoIterator<Item = FieldError>>(errors: I) -> Self {
+        let mut all = Self::new();
+        all.extend(errors);
+        all
+    }
+}
+
+impl IntoIterator for FieldErrors {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a FieldErrors {
+    type Item = &'a FieldError;
+    type IntoIter = std::slice::Iter<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.kept.iter()
+    }
+}
+
+impl From<FieldError> for FieldErrors {
+    fn from(error: FieldError) -> Self {
+        [error].into_iter().collect()
+    }
+}
+
+impl From<Vec<FieldError>> for FieldErrors {
+    fn from(errors: Vec<FieldError>) -> Self {
+        errors.into_iter().collect()
+    }
+}
+
+impl From<&Self> for FieldErrors {
+    fn from(errors: &Self) -> Self {
+        errors.clone()
+    }
+}
+
+impl From<&[FieldError]> for FieldErrors {
+    fn from(errors: &[FieldError]) -> Self {
+        errors.iter().cloned().collect()
+    }
+}
+
+impl<const N: usize> From<&[FieldError; N]> for FieldErrors {
+    fn from(errors: &[FieldError; N]) -> Self {
+        errors.as_slice().into()
+    }
+}
+
+impl From<&Vec<FieldError>> for FieldErrors {
+    fn from(errors: &Vec<FieldError>) -> Self {
+        errors.as_slice().into()
+    }
+}
+
+impl PartialEq for FieldErrors {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.kept, self.omitted) == (&other.kept, other.omitted)
+    }
+}
+
+impl<const N: usize> PartialEq<[FieldError; N]> for FieldErrors {
+    fn eq(&self, other: &[FieldError; N]) -> bool {
+        self.omitted == 0 && self.kept.as_slice() == other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Path;
+
+    fn long() -> FieldError {
+        FieldError::invalid(&Path::new("a"), "x".repeat(MOST_ERROR_BYTES / 4), "long")
+    }
+
+    #[test]
+    fn errors_beyond_the_limit_are_counted_and_not_kept() {
+        let mut errors = FieldErrors::new();
+        for _ in 0..1_000 {
+            errors.push(long());
+        }
+        assert_eq!((errors.iter().count(), errors.omitted(), errors.len()), (3, 997, 1_000));
+        assert!(errors.is_full());
+        errors.push(FieldError::required(&Path::new("b"), ""));
+        assert_eq!(errors.iter().count(), 3, "what is kept is the beginning");
+
+        let mut all = FieldErrors::from(long());
+        all.append(errors);
+        assert_eq!((all.iter().count(), all.len()), (3, 1_002));
+    }
+
+    #[test]
+    fn short_errors_are_bounded_as_well() {
+        let short = || FieldError::required(&Path::root(), "");
+        let errors: FieldErrors = std::iter::repeat_with(short).take(1_000_000).collect();
+        assert!(errors.iter().count() <= MOST_ERROR_BYTES / OVERHEAD);
+        assert_eq!(errors.len(), 1_000_000);
+    }
+
+    #[test]
+    fn first_error_is_kept_whatever_its_size() {
+        let huge = FieldError::invalid(&Path::new("a"), "x".repeat(2 * MOST_ERROR_BYTES), "");
+        let errors = FieldErrors::from(huge);
+        assert_eq!((errors.iter().count(), errors.omitted()), (1, 0));
+    }
+}

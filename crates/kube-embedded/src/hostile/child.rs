@@ -1,0 +1,89 @@
+//! Requests in a process of their own, so that the peak of memory is theirs alone.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::lists::{Subject, cases};
+use super::samples::targets;
+
+/// What the process is to do.
+const ORDER: &str = "LONGSHORE_HOSTILE_LISTS";
+/// What stands before each line of the answer.
+const MARK: &str = "@@hostile@@";
+/// Address space of the process in KiB: a request that needs more ends it, not the machine.
+const ADDRESS_SPACE: usize = 8 << 20;
+
+/// Fields by their places in [`targets`], and the size of each request.
+pub struct Order {
+    pub fields: Vec<usize>,
+    pub bytes: usize,
+    pub is_full: bool,
+}
+
+/// What one request took.
+pub struct Cost {
+    pub name: String,
+    pub took: Duration,
+    /// Bytes of memory at the peak, beyond what the process had before.
+    pub memory: usize,
+}
+
+/// Runs an ignored test in a child process, with these variables: its standard output.
+pub fn run_test(test: &str, variables: &[(&str, &str)]) -> String {
+    let limited = format!("ulimit -v {ADDRESS_SPACE}; exec \"$0\" \"$@\"");
+    let child = Command::new("sh")
+        .args(["-c", &limited])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&child.stdout).into_owned();
+    let failure = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{test} {variables:?}: {}: {failure}\n{printed}", child.status);
+    printed
+}
+
+/// Sends the requests in a child process.
+pub fn run(order: &Order) -> Vec<Cost> {
+    let fields: Vec<_> = order.fields.iter().map(ToString::to_string).collect();
+    let order = format!("{}/{}/{}", fields.join(","), order.bytes, order.is_full);
+    let printed = run_test("hostile::child::requests_of_one_order", &[(ORDER, &order)]);
+    let lines = printed.lines().filter_map(|line| line.split_once(MARK));
+    let cost = |(_, line): (&str, &str)| {
+        let mut parts = line.split('\t');
+        let mut next = || parts.next().unwrap();
+        let name = next().to_owned();
+        Cost { name, took: Duration::from_micros(next().parse().unwrap()), memory: next().parse().unwrap() }
+    };
+    lines.map(cost).collect()
+}
+
+#[tokio::test]
+#[ignore = "started by the tests that measure memory"]
+async fn requests_of_one_order() {
+    let Ok(order) = std::env::var(ORDER) else { return };
+    let [fields, bytes, is_full] = order.split('/').collect::<Vec<_>>()[..] else { panic!("{order}") };
+    let (bytes, is_full): (usize, bool) = (bytes.parse().unwrap(), is_full.parse().unwrap());
+    let subject = Subject::open().await;
+    let all = targets();
+    for at in fields.split(',').map(|at| at.parse().unwrap()) {
+        for case in cases(&subject, &all, at, is_full) {
+            let count = case.count_for(bytes);
+            // From here on the peak is counted anew.
+            let _ = std::fs::write("/proc/self/clear_refs", "5");
+            let before = kilobytes("VmRSS:");
+            let answer = subject.answer(&case, count).await;
+            let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
+            println!("{MARK}{}\t{}\t{memory}", case.name(), answer.took.as_micros());
+        }
+    }
+}
+
+/// What Linux says of this process.
+pub fn kilobytes(of: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}

@@ -1,0 +1,381 @@
+//! Generated requests: for every list and map field of every built-in kind, an object with many elements in it.
+//!
+//! The fields come from the schema. Each distinct field of each type occurs once, in the first kind that has it.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::schema::builtin;
+use crate::schema::resources::Resource;
+use crate::schema::types::{ListMerge, Shape, TypeRef};
+
+/// The object that updates and patches are about.
+pub const EXISTING: &str = "existing";
+
+/// What the elements of a list are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fill {
+    /// With the required fields, each with other names.
+    Distinct,
+    /// With the required fields, all the same.
+    Alike,
+    /// With all fields, booleans true.
+    Complete,
+    /// Texts are unprintable characters.
+    Control,
+    /// One element, whose texts are unprintable characters as long as all elements would be.
+    Huge,
+}
+
+/// How a request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Create,
+    /// The field and the next one of the kind, each with half of the elements.
+    CreatePair,
+    Apply,
+    Replace,
+    JsonPatch,
+    MergePatch,
+    StrategicPatch,
+    /// A merge patch of the status.
+    Status,
+}
+
+/// Everything that a field is tested with in the full-size run.
+pub const VARIANTS: &[(Verb, Fill)] = &[
+    (Verb::Create, Fill::Alike),
+    (Verb::Create, Fill::Complete),
+    (Verb::Create, Fill::Control),
+    (Verb::Create, Fill::Huge),
+    (Verb::CreatePair, Fill::Distinct),
+    (Verb::Replace, Fill::Distinct),
+    (Verb::JsonPatch, Fill::Distinct),
+    (Verb::MergePatch, Fill::Distinct),
+    (Verb::StrategicPatch, Fill::Distinct),
+];
+
+pub struct Request {
+    pub method: &'static str,
+    pub path: String,
+    pub media: &'static str,
+    pub body: Vec<u8>,
+}
+
+/// A step from an object to one of its parts.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Field(String),
+    Element,
+    Entry,
+}
+
+/// A list or map field of a kind.
+pub struct Target {
+    pub resource: Resource,
+    steps: Vec<Step>,
+    pub is_associative: bool,
+    /// It is below the root's `status`.
+    pub is_status: bool,
+}
+
+impl Target {
+    pub fn name(&self) -> String {
+        let mut name = self.resource.kind.to_string();
+        for step in &self.steps {
+            match step {
+                Step::Field(field) => name = format!("{name}.{field}"),
+                Step::Element => name.push_str("[]"),
+                Step::Entry => name.push_str("{}"),
+            }
+        }
+        name
+    }
+
+    /// A number that depends on the name only.
+    pub fn hash(&self) -> usize {
+        self.name().bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))
+    }
+
+    /// The one variant that is tested in every run, besides distinct elements.
+    pub fn variant(&self) -> (Verb, Fill) {
+        VARIANTS[self.hash() % VARIANTS.len()]
+    }
+
+    /// A dry run with `count` elements in this field.
+    pub fn request(&self, next: &Self, verb: Verb, fill: Fill, count: usize) -> Request {
+        let verb = if self.is_status { Verb::Status } else { verb };
+        let mut object = base(&self.resource);
+        if verb == Verb::CreatePair && next.resource.kind == self.resource.kind && !next.is_status {
+            next.fill(&mut object, count / 2, fill);
+            self.fill(&mut object, count / 2, fill);
+        } else {
+            self.fill(&mut object, count, fill);
+        }
+        let every = collection(&self.resource);
+        let created = |body: Value| Request {
+            method: "POST",
+            path: format!("{every}?dryRun=All"),
+            media: "application/json",
+            body: body.to_string().into_bytes(),
+        };
+        if matches!(verb, Verb::Create | Verb::CreatePair) {
+            return created(object);
+        }
+        let modified = |media, mut body: Value| {
+            if body.is_object() {
+                body["metadata"]["name"] = EXISTING.into();
+            }
+            let path = format!("{every}/{EXISTING}?dryRun=All&fieldManager=me");
+            Request { method: "PATCH", path, media, body: body.to_string().into_bytes() }
+        };
+        match verb {
+            Verb::Create | Verb::CreatePair => created(object),
+            Verb::Apply => {
+                let path = format!("{every}/a?dryRun=All&fieldManager=me&force=true");
+                let body = object.to_string().into_bytes();
+                Request { method: "PATCH", path, media: "application/apply-patch+yaml", body }
+            }
+            Verb::Replace => {
+                let replaced = modified("application/json", object);
+                Request { method: "PUT", ..replaced }
+            }
+            Verb::MergePatch => modified("application/merge-patch+json", object),
+            Verb::StrategicPatch => modified("application/strategic-merge-patch+json", object),
+            Verb::JsonPatch => modified("application/json-patch+json", operations(&object)),
+            Verb::Status => {
+                let body = json!({"status": object["status"]}).to_string().into_bytes();
+                let path = format!("{every}/{EXISTING}/status?dryRun=All");
+                Request { method: "PATCH", path, media: "application/merge-patch+json", body }
+            }
+        }
+    }
+
+    /// Puts `count` elements into this field.
+    fn fill(&self, object: &mut Value, count: usize, fill: Fill) {
+        let (mut ty, mut at) = (self.resource.root(), object);
+        for step in &self.steps {
+            ty = match step {
+                Step::Field(name) => ty.child(name).expect("a step is a field"),
+                Step::Entry => ty.child("a").expect("a step is an entry"),
+                Step::Element => ty.element().expect("a step is an element"),
+            };
+            let missing = |value: &Value| value.is_null();
+            at = match step {
+                Step::Field(name) => &mut at[name.as_str()],
+                Step::Entry => &mut at["a"],
+                Step::Element => {
+                    if at.as_array().is_none_or(Vec::is_empty) {
+                        *at = json!([null]);
+                    }
+                    &mut at[0]
+                }
+            };
+            if missing(at) {
+                *at = Sampler { fill: Fill::Distinct, text: "" }.value(ty, "", 0, 0);
+            }
+        }
+        let text = match fill {
+            Fill::Huge => "\u{7f}".repeat(count.saturating_mul(HUGE_FACTOR)),
+            _ => "\u{1}\u{7f}".repeat(10),
+        };
+        let sampler = Sampler { fill, text: &text };
+        let count = if fill == Fill::Huge { 1 } else { count };
+        let number = |i: usize| if fill == Fill::Alike { 0 } else { i };
+        *at = match ty.shape() {
+            Shape::Map(map) => {
+                let value = ty.follow(map.value);
+                Value::Object(
+                    (0..count)
+                        .map(|i| {
+                            let is_bad = matches!(fill, Fill::Control | Fill::Huge);
+                            let key = if is_bad { format!("{text}{i}") } else { format!("k{i}") };
+                            (key, sampler.value(value, "", number(i), 0))
+                        })
+                        .collect(),
+                )
+            }
+            Shape::List(list) => {
+                let element = ty.follow(list.element);
+                (0..count).map(|i| sampler.value(element, "", number(i), 0)).collect()
+            }
+            other => unreachable!("a target is a list or a map, not {other:?}"),
+        };
+    }
+}
+
+/// The path of all objects of a kind.
+pub fn collection(resource: &Resource) -> String {
+    let Resource { group, version, name, namespaced, .. } = resource;
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+    if *namespaced { format!("{root}/namespaces/default/{name}") } else { format!("{root}/{name}") }
+}
+
+/// A JSON patch that sets what is in `object`.
+fn operations(object: &Value) -> Value {
+    let add = |path: String, value: &Value| json!({"op": "add", "path": path, "value": value});
+    let mut operations = Vec::new();
+    for (name, value) in object.as_object().into_iter().flatten() {
+        match name.as_str() {
+            "apiVersion" | "kind" => {}
+            "metadata" => {
+                let fields = value.as_object().into_iter().flatten().filter(|(field, _)| *field != "name");
+                operations.extend(fields.map(|(field, value)| add(format!("/metadata/{field}"), value)));
+            }
+            _ => operations.push(add(format!("/{name}"), value)),
+        }
+    }
+    Value::Array(operations)
+}
+
+/// A valid object of a kind, where a generated one would be refused before all of its rules are evaluated.
+pub fn base(resource: &Resource) -> Value {
+    let pod = json!({"containers": [{"name": "a", "image": "a"}]});
+    let labels = json!({"app": "a"});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
+    let selector = json!({"matchLabels": labels});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let body = match &*resource.kind {
+        "Pod" => json!({"spec": pod}),
+        "PodTemplate" => json!({"template": template}),
+        "Deployment" | "ReplicaSet" | "DaemonSet" => {
+            json!({"spec": {"selector": selector, "template": template}})
+        }
+        "StatefulSet" => json!({"spec": {"serviceName": "a", "selector": selector, "template": template}}),
+        "ReplicationController" => json!({"spec": {"selector": labels, "template": template}}),
+        "Job" => json!({"spec": {"template": once}}),
+        "CronJob" => json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}}),
+        "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
+        "Secret" | "ConfigMap" | "ServiceAccount" | "Role" | "ClusterRole" => json!({}),
+        _ => Sampler { fill: Fill::Distinct, text: "" }.value(resource.root(), "", 0, 0),
+    };
+    let mut object = body;
+    object["apiVersion"] = resource.api_version().into();
+    object["kind"] = resource.kind.as_ref().into();
+    object["metadata"] = json!({"name": "a"});
+    object
+}
+
+/// Bytes of a huge text per element that it stands for.
+const HUGE_FACTOR: usize = 12;
+
+/// Generates values of a type.
+struct Sampler<'a> {
+    fill: Fill,
+    text: &'a str,
+}
+
+impl Sampler<'_> {
+    /// The `i`th value of a type, with the fields that it needs.
+    fn value(&self, ty: TypeRef<'_>, field: &str, i: usize, depth: usize) -> Value {
+        let chosen = match field {
+            "protocol" => json!("TCP"),
+            "operator" => json!("Exists"),
+            "whenUnsatisfiable" => json!("DoNotSchedule"),
+            "effect" => json!("NoSchedule"),
+            "operation" => json!("Update"),
+            "fieldsType" => json!("FieldsV1"),
+            "fieldsV1" => json!({"f:data": {}}),
+            "apiVersion" => json!("v1"),
+            "containerPort" | "port" => json!(i % 65_535 + 1),
+            "mountPath" | "devicePath" => json!(format!("/d{i}")),
+            "ip" => json!(format!("10.{}.{}.{}", i >> 16 & 255, i >> 8 & 255, i & 255)),
+            "status" if matches!(ty.shape(), Shape::String) => json!("True"),
+            _ => Value::Null,
+        };
+        if !chosen.is_null() {
+            return chosen;
+        }
+        match ty.shape() {
+            Shape::String if matches!(self.fill, Fill::Control | Fill::Huge) => {
+                json!(format!("{}{i}", self.text))
+            }
+            Shape::String => json!(format!("n{i}")),
+            Shape::Int32 | Shape::Int64 => json!(i % 1000 + 1),
+            Shape::Double => json!(1.5),
+            Shape::Bool => json!(true),
+            Shape::Bytes => json!("YQ=="),
+            Shape::Time => json!("2026-01-02T03:04:05Z"),
+            Shape::MicroTime => json!("2026-01-02T03:04:05.000000Z"),
+            Shape::Duration => json!("1s"),
+            Shape::Quantity => json!("1"),
+            Shape::IntOrString => json!(1),
+            Shape::Any | Shape::Map(_) => json!({}),
+            Shape::List(_) => json!([]),
+            Shape::Struct(_) if depth > 4 => json!({}),
+            Shape::Struct(body) => {
+                const TELLING: &[&str] = &[
+                    "name",
+                    "key",
+                    "manager",
+                    "operation",
+                    "apiVersion",
+                    "fieldsType",
+                    "fieldsV1",
+                    "operator",
+                ];
+                let is_complete = self.fill == Fill::Complete && depth < 2;
+                let needed = |name: &str, required: bool| is_complete || required || TELLING.contains(&name);
+                let fields = body.fields.iter().filter(|f| needed(&f.name, f.required));
+                let fields: Map<_, _> = fields
+                    .map(|f| (f.name.to_string(), self.value(ty.follow(f.ty), &f.name, i, depth + 1)))
+                    .collect();
+                Value::Object(fields)
+            }
+        }
+    }
+}
+
+/// Every list and map field, once per type that has it.
+pub fn targets() -> Vec<Target> {
+    fn walk(
+        resource: &Resource,
+        ty: TypeRef<'_>,
+        steps: &[Step],
+        is_status: bool,
+        seen: &mut HashSet<(String, String)>,
+        found: &mut Vec<Target>,
+    ) {
+        let Shape::Struct(body) = ty.shape() else { return };
+        for field in &body.fields {
+            if steps.is_empty() && (field.name.as_ref() == "status") != is_status {
+                continue;
+            }
+            if !seen.insert((ty.name().to_owned(), field.name.to_string())) {
+                continue;
+            }
+            let mut steps = steps.to_vec();
+            steps.push(Step::Field(field.name.to_string()));
+            let below = ty.follow(field.ty);
+            let (inner, step, is_associative) = match below.shape() {
+                Shape::List(list) => {
+                    (below.follow(list.element), Some(Step::Element), list.merge != ListMerge::Atomic)
+                }
+                Shape::Map(map) => (below.follow(map.value), Some(Step::Entry), !map.atomic),
+                _ => (below, None, false),
+            };
+            if let Some(step) = step {
+                found.push(Target {
+                    resource: resource.clone(),
+                    steps: steps.clone(),
+                    is_associative,
+                    is_status,
+                });
+                steps.push(step);
+            }
+            walk(resource, inner, &steps, is_status, seen, found);
+        }
+    }
+    let (mut seen, mut found) = (HashSet::new(), Vec::new());
+    let resources = builtin::resources();
+    let creatable = || resources.iter().filter(|resource| resource.has_verb("create"));
+    for resource in creatable() {
+        walk(resource, resource.root(), &[], false, &mut seen, &mut found);
+    }
+    for resource in creatable().filter(|resource| resource.subresource("status").is_some()) {
+        walk(resource, resource.root(), &[], true, &mut seen, &mut found);
+    }
+    found
+}
