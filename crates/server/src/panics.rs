@@ -39,9 +39,9 @@ impl ReportBudget {
         }
         self.panicked = self.panicked.saturating_add(1);
         let report = match self.panicked {
-            ..=FULL_REPORTS => Report::Full,
+            number if number <= FULL_REPORTS => Report::Full,
+            number if number < REPORTS => Report::Line,
             REPORTS => Report::LastLine,
-            ..REPORTS => Report::Line,
             _ => Report::Nothing,
         };
         (report, suppressed)

@@ -177,10 +177,11 @@ pub async fn run(
     let kubernetes = embedded.as_ref().map(|embedded| embedded.cluster.clone());
     readiness.require("capacity", move || {
         let levels = levels.starved().into_iter();
-        let mut starved: Vec<String> =
-            levels.map(|(level, lasting)| format!("level {} for {} s", level.name(), lasting.as_secs())).collect();
+        let mut starved: Vec<String> = levels
+            .map(|(level, lasting)| format!("level {} for {} s", level.name(), lasting.as_secs()))
+            .collect();
         starved.extend(pool.starved().map(|lasting| format!("charts for {} s", lasting.as_secs())));
-        starved.extend(kubernetes.iter().flat_map(|cluster| cluster.starved()));
+        starved.extend(kubernetes.iter().flat_map(kube_embedded::cluster::Cluster::starved));
         if starved.is_empty() { Ok(()) } else { Err(format!("starved: {}", starved.join(", "))) }
     });
     let (leadership, alone) = (Leadership::default(), embedded.is_some());

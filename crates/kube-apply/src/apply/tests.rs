@@ -377,7 +377,7 @@ async fn killed_after_any_write_and_begun_again_it_comes_to_the_same_end() {
 async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_one() {
     let town = Town::still().await;
     let object = map("late", json!({"k": "1"}));
-    let placed = town.target.place(&[object.clone()]).await.unwrap().remove(0);
+    let placed = town.target.place(std::slice::from_ref(&object)).await.unwrap().remove(0);
     let work = Work { placed, last: None, found: None };
     let client = &town.target.client;
     apply(&town.target, &[], &[map("late", json!({"k": "0"}))], &release("web", Way::ThreeWay), &Silent)

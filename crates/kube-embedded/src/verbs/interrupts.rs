@@ -16,6 +16,7 @@ fn call(cluster: &Cluster, verb: &'static str, left: Duration) -> Call {
         namespace: "default".to_owned(),
         name: if verb == "create" { String::new() } else { "a".to_owned() },
         user: User::admin(),
+        level: Level::Platform,
         query: Query::default(),
         representation: Representation::default(),
         user_agent: "test".to_owned(),

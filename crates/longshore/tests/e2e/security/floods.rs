@@ -19,7 +19,7 @@ const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// HPACK: GET http://a/healthz without the dynamic table.
+/// HPACK: GET `http://a/healthz` without the dynamic table.
 const HEAD: &[u8] = b"\x82\x86\x04\x08/healthz\x01\x01a";
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {

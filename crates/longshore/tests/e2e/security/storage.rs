@@ -115,10 +115,10 @@ async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space()
         return;
     }
     let folder = tempdir().unwrap();
-    let served = serve();
+    let command = serve();
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -v 1048576 && exec \"$@\"", "sh"]).arg(served.get_program());
-    shell.args(served.get_args());
+    shell.args(["-c", "ulimit -v 1048576 && exec \"$@\"", "sh"]).arg(command.get_program());
+    shell.args(command.get_args());
     let log = fs::File::create(folder.path().join("log")).unwrap();
     let server = Server::serve_logging_to(&folder.path().join("data"), shell, log.into());
     let kube = server.client().await;

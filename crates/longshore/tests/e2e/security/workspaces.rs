@@ -338,12 +338,12 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
     let allow =
         ["systemPriorityClasses", "hostPorts", "externalIPs", "loadBalancerAddresses", "openNetworkPolicies"];
     let path = format!("/apis/longshore.dev/v1alpha1/workspaces/{}", tenant.space);
-    let patch = json!({"spec": {"allow": allow}}).to_string();
+    let allowed = json!({"spec": {"allow": allow}}).to_string();
     // A tenant does not allow it to themselves.
     let kind = "application/merge-patch+json";
-    let own = with(&tenant.client, Method::PATCH, &path, kind, patch.clone()).await;
+    let own = with(&tenant.client, Method::PATCH, &path, kind, allowed.clone()).await;
     assert_eq!(own.code, 403, "{}", own.text);
-    let allowed = with(&tenant.admin, Method::PATCH, &path, kind, patch).await;
+    let allowed = with(&tenant.admin, Method::PATCH, &path, kind, allowed).await;
     assert_eq!(allowed.code, 200, "{}", allowed.text);
     for (resource, name, spec, _) in rows(&tenant.space) {
         until(&format!("{name} is allowed"), async || {
