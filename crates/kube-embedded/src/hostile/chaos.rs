@@ -408,6 +408,6 @@ async fn chaos_in_this_process() {
     run.canary(number).await;
     run.check(seed);
     assert!(run.accepted * 10 > number, "{} of {number} objects were accepted", run.accepted);
-    println!("{} of {number} objects were accepted, peak {} KiB", run.accepted, child::kilobytes("VmHWM:"));
+    eprintln!("{} of {number} objects were accepted, peak {} KiB", run.accepted, child::kilobytes("VmHWM:"));
     run.cluster.stop();
 }

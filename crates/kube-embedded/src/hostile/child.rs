@@ -1,5 +1,6 @@
 //! Requests in a process of their own, so that the peak of memory is theirs alone.
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -76,7 +77,9 @@ async fn requests_of_one_order() {
             let before = kilobytes("VmRSS:");
             let answer = subject.answer(&case, count).await;
             let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
-            println!("{MARK}{}\t{}\t{memory}", case.name(), answer.took.as_micros());
+            // For the parent process.
+            writeln!(std::io::stdout(), "{MARK}{}\t{}\t{memory}", case.name(), answer.took.as_micros())
+                .unwrap();
         }
     }
 }
