@@ -49,6 +49,10 @@ impl People for Directory {
         self.0.directory().workspace_of(namespace)
     }
 
+    fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
+        self.0.directory().account_of(workspace)
+    }
+
     fn workspace_identity(&self, workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
         let workspace = self.0.directory().workspace(workspace)?;
         Some((workspace.uid.to_string(), workspace.created))

@@ -4,6 +4,9 @@
 
 /// Label of whatever belongs to a workspace; on its namespaces too.
 pub const WORKSPACE: &str = "longshore.dev/workspace";
+/// Label of a workspace's namespaces: the id of the account whose budgets the workspace uses. Workspaces of platform administrators have
+/// none, and use budgets of their own.
+pub const ACCOUNT: &str = "longshore.dev/account";
 /// Label of whatever belongs to a user: their id.
 pub const USER: &str = "longshore.dev/user";
 /// Label of the account that can be signed in to by this name beside its others: the first administrator's.

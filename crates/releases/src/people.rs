@@ -41,6 +41,11 @@ pub trait People: Send + Sync + 'static {
     /// The workspace whose namespace this is.
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName>;
 
+    /// The account whose budgets this workspace uses; none where it has budgets of its own.
+    fn account_of(&self, _workspace: &WorkspaceName) -> Option<UserId> {
+        None
+    }
+
     /// The UID and the creation time of the workspace that has this name now; nothing where workspaces are not known.
     fn workspace_identity(&self, _workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
         None

@@ -15,7 +15,7 @@ use domain::Actor;
 use domain::actor::{Via, Who};
 use domain::clock::Clock;
 use domain::ids::{TokenId, UserId, WorkspaceName};
-use domain::roles::WorkspaceRole;
+use domain::roles::{PlatformRole, WorkspaceRole};
 use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::Config;
@@ -140,6 +140,17 @@ impl Directory {
     /// The workspace whose namespace this is, as recorded when it was made.
     pub fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
         self.shared.index.read().workspace_of(namespace).cloned()
+    }
+
+    /// The account whose budgets a workspace uses: its creator, who may have several workspaces. None for workspaces that platform
+    /// administrators created; each of these has budgets of its own.
+    pub fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
+        let index = self.shared.index.read();
+        let workspace = index.workspace(workspace)?;
+        let account = workspace.maker.clone().or_else(|| workspace.owner.parse().ok())?;
+        let is_admin =
+            index.account(&account).is_some_and(|account| account.platform.contains(&PlatformRole::Admin));
+        (!is_admin).then_some(account)
     }
 
     pub fn token(&self, id: &TokenId) -> Option<Arc<TokenRecord>> {
