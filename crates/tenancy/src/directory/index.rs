@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
+use jiff::Timestamp;
 
 use super::account::{Account, Person};
 use super::held::{Held, What};
@@ -22,8 +23,8 @@ pub(super) struct Index {
     logins: Claims<String>,
     workspaces: BTreeMap<WorkspaceName, Arc<WorkspaceRecord>>,
     memberships: HashMap<UserId, Vec<(WorkspaceName, WorkspaceRole)>>,
-    /// Of which workspace a namespace is.
-    namespaces: HashMap<String, WorkspaceName>,
+    /// The workspaces whose status names a namespace, oldest first. The oldest one has it.
+    namespaces: HashMap<Box<str>, Vec<(Timestamp, WorkspaceName)>>,
     credentials: HashMap<UserId, Arc<Credentials>>,
     tokens: HashMap<TokenId, Arc<TokenRecord>>,
     tokens_of: HashMap<UserId, Vec<TokenId>>,
@@ -87,7 +88,9 @@ impl Index {
             }
         }
         for namespace in &workspace.made {
-            self.namespaces.insert(namespace.to_string(), name.clone());
+            let claims = self.namespaces.entry(namespace.clone()).or_insert_with(|| Vec::with_capacity(1));
+            claims.push((workspace.created, name.clone()));
+            claims.sort();
         }
         self.workspaces.insert(name, workspace.clone());
     }
@@ -103,7 +106,14 @@ impl Index {
                 }
             }
         }
-        self.namespaces.retain(|_, of| *of != name);
+        for namespace in &workspace.made {
+            if let Some(claims) = self.namespaces.get_mut(namespace) {
+                claims.retain(|(_, of)| *of != name);
+                if claims.is_empty() {
+                    self.namespaces.remove(namespace);
+                }
+            }
+        }
     }
 
     pub fn secret_applied(&mut self, held: &Held) {
@@ -168,9 +178,10 @@ impl Index {
         self.workspaces.values()
     }
 
-    /// The workspace whose namespace this is, as recorded when it was made.
+    /// The workspace whose namespace this is, as recorded when it was made. A later workspace whose status names the same namespace does
+    /// not take it over.
     pub fn workspace_of(&self, namespace: &str) -> Option<&WorkspaceName> {
-        self.namespaces.get(namespace)
+        self.namespaces.get(namespace)?.first().map(|(_, workspace)| workspace)
     }
 
     pub fn credentials(&self, id: &UserId) -> Option<&Arc<Credentials>> {

@@ -121,6 +121,24 @@ fn memberships_and_namespaces_follow_the_workspace() {
 }
 
 #[test]
+fn namespace_stays_with_the_oldest_workspace_that_names_it() {
+    let at = |second, name, namespaces: &[&str]| {
+        let created = Timestamp::from_second(second).unwrap();
+        Arc::new(WorkspaceRecord { created, ..(*workspace(name, &[], namespaces)).clone() })
+    };
+    let (owner, later) = (at(1, "team", &["team"]), at(2, "acme", &["acme", "team"]));
+    for order in [[&owner, &later], [&later, &owner]] {
+        let mut index = Index::default();
+        order.into_iter().for_each(|workspace| index.workspace_applied(workspace));
+        assert_eq!(index.workspace_of("team").unwrap().as_str(), "team");
+        index.workspace_deleted("acme");
+        assert_eq!(index.workspace_of("team").unwrap().as_str(), "team");
+        index.workspace_deleted("team");
+        assert!(index.namespaces.is_empty());
+    }
+}
+
+#[test]
 fn a_secret_of_another_type_proves_nothing() {
     let mut index = Index::default();
     let (_, token) = mint_login(&id(1), Timestamp::UNIX_EPOCH);
