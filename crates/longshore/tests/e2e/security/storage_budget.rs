@@ -49,7 +49,7 @@ async fn create_config_map(client: &kube::Client, person: &Person, name: &str, b
 async fn create_repo(server: &Server, person: &Person, n: u32) -> Answer {
     let body = json!({
         "name": format!("r{n}"), "workspace": person.id, "url": "https://charts.example.com",
-        "credentials": {"ca": "x".repeat(250_000)},
+        "credentials": {"ca": "x".repeat(60_000)},
     });
     let platform = server.platform_without_retries();
     call(&platform, Some(&person.token), Method::POST, "repos?check=false", Some(&body)).await

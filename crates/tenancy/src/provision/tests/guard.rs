@@ -244,7 +244,7 @@ async fn workspace_claims_priority_ports_addresses_and_open_networks() {
         ("init-port-pod",  pod(json!({"initContainers": init_port})), Some("hostPort")),
         ("plain-service",  service(json!({})), None),
         ("external",       service(json!({"externalIPs": ["192.0.2.1"]})), Some("externalIPs")),
-        ("ranges",         service(json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]})), Some("loadBalancerSourceRanges")),
+        ("ranges",         service(json!({"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]})), Some("loadBalancerSourceRanges")),
         ("address",        service(json!({"loadBalancerIP": "192.0.2.1"})), Some("loadBalancerIP")),
         ("no-rules",       network(json!({})), None),
         ("pods",           network(json!({"ingress": [{"from": [{"podSelector": {}}]}]})), None),
