@@ -129,7 +129,9 @@ fn namespace_stays_with_the_oldest_workspace_that_names_it() {
     let (owner, later) = (at(1, "team", &["team"]), at(2, "acme", &["acme", "team"]));
     for order in [[&owner, &later], [&later, &owner]] {
         let mut index = Index::default();
-        order.into_iter().for_each(|workspace| index.workspace_applied(workspace));
+        for workspace in order {
+            index.workspace_applied(workspace);
+        }
         assert_eq!(index.workspace_of("team").unwrap().as_str(), "team");
         index.workspace_deleted("acme");
         assert_eq!(index.workspace_of("team").unwrap().as_str(), "team");
