@@ -14,6 +14,8 @@ use crate::{Flow, Rejected};
 pub struct ByteBudget {
     limit: u64,
     per_flow: u64,
+    /// Up to this a flow is not refused because others hold all of the limit.
+    guaranteed: u64,
     state: Mutex<State>,
 }
 
@@ -40,7 +42,11 @@ pub struct Reserved {
 
 impl ByteBudget {
     pub(crate) fn new(limit: u64, per_flow: u64) -> Self {
-        Self { limit, per_flow, state: Mutex::default() }
+        Self { limit, per_flow, guaranteed: 0, state: Mutex::default() }
+    }
+
+    pub(crate) fn guaranteeing(self, guaranteed: u64) -> Self {
+        Self { guaranteed, ..self }
     }
 
     pub fn usage(&self) -> ByteUsage {
@@ -59,7 +65,7 @@ impl ByteBudget {
         let exceeded = if of_flow > self.per_flow {
             Some(Rejected::FlowBytes(self.per_flow))
         } else {
-            (total > self.limit).then_some(Rejected::Bytes(self.limit))
+            (total > self.limit && of_flow > self.guaranteed).then_some(Rejected::Bytes(self.limit))
         };
         if let Some(rejected) = exceeded {
             state.usage.rejected += 1;
@@ -116,5 +122,13 @@ mod tests {
         drop((first, second));
         assert_eq!(budget.usage().held, 0);
         assert!(budget.state.lock().flows.is_empty());
+    }
+    #[test]
+    fn flow_within_its_guarantee_is_not_refused_because_of_others() {
+        let budget = Arc::new(ByteBudget::new(100, 60).guaranteeing(10));
+        let _others = (budget.reserve(Flow(1), 60).unwrap(), budget.reserve(Flow(2), 40).unwrap());
+        let mut small = budget.reserve(Flow(3), 10).unwrap();
+        assert_eq!(small.grow(1), Err(Rejected::Bytes(100)));
+        assert_eq!(budget.usage().held, 110);
     }
 }

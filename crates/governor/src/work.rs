@@ -186,6 +186,14 @@ impl WorkPool {
         }
     }
 
+    /// The same pool with bytes that each flow can reserve even if others hold all bytes of the pool. Together flows then hold up to
+    /// that much each beyond its limit. Call it before the pool is used.
+    #[must_use]
+    pub fn guaranteeing(self, bytes_per_flow: u64, limits: &WorkLimits) -> Self {
+        let budget = ByteBudget::new(limits.bytes, limits.bytes_per_flow).guaranteeing(bytes_per_flow);
+        Self { bytes: Arc::new(budget), ..self }
+    }
+
     /// The flow of a workspace or user known by `key`.
     pub fn flow(&self, key: impl Hash) -> Flow {
         Flow(self.hasher.hash_one(key))

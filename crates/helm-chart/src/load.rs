@@ -61,6 +61,8 @@ pub struct Loader {
     limits: Limits,
     /// Values of all charts so far.
     values: usize,
+    /// Says why to stop, if so.
+    interrupt: Box<dyn Fn() -> Result<(), Str>>,
     /// What a chart's author should know.
     pub warnings: Vec<&'static str>,
 }
@@ -71,7 +73,14 @@ impl Loader {
     }
 
     pub fn with_limits(profile: Profile, limits: Limits) -> Self {
-        Self { profile, limits, values: 0, warnings: Vec::new() }
+        Self { profile, limits, values: 0, interrupt: Box::new(|| Ok(())), warnings: Vec::new() }
+    }
+
+    /// Stops at the next file or chart when `interrupt` fails.
+    #[must_use]
+    pub fn interrupted_by(mut self, interrupt: impl Fn() -> Result<(), Str> + 'static) -> Self {
+        self.interrupt = Box::new(interrupt);
+        self
     }
 
     /// A chart that was handed to us as an archive.
@@ -89,7 +98,7 @@ impl Loader {
 
     /// The files of an archive.
     pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
-        archive::files(archive, self.profile, &mut self.limits)
+        archive::files_unless(archive, self.profile, &mut self.limits, &*self.interrupt)
     }
 
     /// A chart that was handed to us as files: those of a folder, ignored ones left out.
@@ -119,6 +128,11 @@ impl Loader {
 
     /// Counts the files of a chart that are about to be parsed.
     fn count_parsed(&mut self, files: &[File]) -> Result<(), LoadError> {
+        let templates: usize =
+            files.iter().filter(|file| file.name.starts_with("templates/")).map(|f| f.data.len()).sum();
+        self.limits.templates = self.limits.templates.checked_sub(templates).ok_or_else(|| {
+            ArchiveError::TooLarge("templates of the chart are larger than the maximum size".to_owned())
+        })?;
         let size: usize =
             files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
         self.limits.parsed = self.limits.parsed.checked_sub(size).ok_or_else(|| {
@@ -130,12 +144,14 @@ impl Loader {
     }
 
     fn chart(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+        (self.interrupt)().map_err(ArchiveError::Interrupted)?;
         self.count_parsed(&files)?;
         let mut draft = self.draft(&files)?;
         let mut chart = Chart::default();
         let mut subcharts = Subcharts::default();
         let first_kind = draft.as_ref().is_some_and(|draft| &*draft.api_version() == "v1");
         for file in files {
+            (self.interrupt)().map_err(ArchiveError::Interrupted)?;
             match &*file.name {
                 "Chart.yaml" => {}
                 "Chart.lock" => chart.lock = self.lock(&file.data, "Chart.lock")?,
@@ -236,7 +252,7 @@ impl Loader {
                 found: files.first().map(|file| file.name.clone()).unwrap_or_default(),
             });
         };
-        let files = archive::files(&file.data, self.profile, &mut self.limits)?;
+        let files = self.unpack(&file.data)?;
         self.chart(files, depth)
     }
 
@@ -394,6 +410,59 @@ mod tests {
             values("a: 1\n--- b\n", Profile::Helm4).unwrap_err(),
             "cannot load values.yaml: error reading yaml document: invalid Yaml document separator: b"
         );
+    }
+
+    #[test]
+    fn loading_stops_when_it_is_interrupted() {
+        use std::cell::Cell;
+        let names: Vec<String> = (0..100).map(|n| format!("templates/{n}")).collect();
+        let mut all = vec![CHART];
+        all.extend(names.iter().map(|name| (name.as_str(), "")));
+        let file = |(name, text): &(&str, &str)| File {
+            name: (*name).into(),
+            data: Bytes::copy_from_slice(text.as_bytes()),
+        };
+        let files: Vec<File> = all.iter().map(file).collect();
+        let archive = archive::write(&Loader::new(Profile::Helm4).files(files).unwrap(), Profile::Helm4, 0);
+        let asked = std::rc::Rc::new(Cell::new(0));
+        let loader = |most: u32| {
+            let asked = asked.clone();
+            asked.set(0);
+            Loader::new(Profile::Helm4).interrupted_by(move || {
+                asked.set(asked.get() + 1);
+                if asked.get() > most { Err("the caller is gone".into()) } else { Ok(()) }
+            })
+        };
+        let archive = archive.unwrap();
+        // While it is unpacked, and while its files are looked at.
+        for most in [50, 150] {
+            let stopped = loader(most).archive(&archive).unwrap_err();
+            assert!(stopped.to_string().ends_with("the caller is gone"), "{stopped}");
+            assert_eq!(asked.get(), most + 1);
+        }
+        assert!(loader(u32::MAX).archive(&archive).is_ok());
+    }
+
+    #[test]
+    fn templates_have_a_limit_of_their_own() {
+        let limits = Limits { templates: 10, ..Limits::of(Profile::Helm4) };
+        let chart = |text: &'static [u8]| {
+            let files = [
+                ("Chart.yaml", CHART.1.as_bytes()),
+                ("templates/a", text),
+                ("charts/b/Chart.yaml", b"apiVersion: v2\nname: b\nversion: 1.0.0\n"),
+                ("charts/b/templates/a", b"12345"),
+                ("files/a", b"a longer text"),
+            ];
+            let file = |(name, data): (&str, &[u8])| File {
+                name: name.into(),
+                data: Bytes::copy_from_slice(data),
+            };
+            Loader::with_limits(Profile::Helm4, limits).files(files.into_iter().map(file).collect())
+        };
+        assert!(chart(b"12345").is_ok());
+        let refused = chart(b"123456").unwrap_err();
+        assert!(refused.is_too_large() && refused.to_string().contains("templates"), "{refused}");
     }
 
     #[test]

@@ -33,6 +33,6 @@ pub use hooks::{Event, Hook};
 pub use lint::{LintRequest, Linted};
 pub use manifests::{Manifest, Sorted, sort};
 pub use output::Shown;
-pub use prepared::Prepared;
+pub use prepared::{CacheMemory, CachedBytes, Prepared};
 pub use release::{Crd, Engine, Failure, Release, Request, Stage};
 pub use render::Rendered;

@@ -2,15 +2,16 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use foldhash::HashMap;
 use helm_chart::{Chart, File};
+use helm_template::budget::Budget;
 use helm_template::exec::Functions;
 use helm_template::functions::MAKE_USUAL_KEY;
-use helm_template::parse::{self, Names};
+use helm_template::parse::{self, Names, ParseError};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
@@ -22,6 +23,61 @@ pub(crate) struct Parsed {
     pub file: parse::File,
     /// In so many places a key is made.
     pub keys: usize,
+}
+
+/// Memory for what charts keep between renderings, such as parsed templates. Clones share it. What finds no memory is not kept and
+/// made again each time.
+#[derive(Clone)]
+pub struct CacheMemory(Arc<Held>);
+
+struct Held {
+    limit: usize,
+    bytes: AtomicUsize,
+}
+
+/// Bytes of a [`CacheMemory`], returned when they are dropped.
+pub struct CachedBytes {
+    memory: CacheMemory,
+    bytes: usize,
+}
+
+impl CacheMemory {
+    pub fn new(limit: usize) -> Self {
+        Self(Arc::new(Held { limit, bytes: AtomicUsize::new(0) }))
+    }
+
+    /// All bytes that are acquired.
+    pub fn held(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// No bytes yet.
+    pub fn share(&self) -> CachedBytes {
+        CachedBytes { memory: self.clone(), bytes: 0 }
+    }
+}
+
+impl CachedBytes {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Acquires so many more, if there are as many.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let Held { limit, bytes: all } = &*self.memory.0;
+        let within = |held: usize| held.checked_add(bytes).filter(|held| held <= limit);
+        let is_acquired = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok();
+        if is_acquired {
+            self.bytes += bytes;
+        }
+        is_acquired
+    }
+}
+
+impl Drop for CachedBytes {
+    fn drop(&mut self) {
+        self.memory.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A chart, and what its templates were parsed to. It can be shared between threads.
@@ -40,32 +96,86 @@ type Key = (Profile, usize, usize, Str);
 type Text = (Profile, Bytes);
 
 /// What was parsed. The hashes have a seed, because charts may be made to harm.
-#[derive(Default)]
 struct Known {
     files: HashMap<Key, Parsed>,
-    /// Of each text the first file: a library lies in many charts.
+    /// Of each text the first file that can share its trees: a library lies in many charts.
     texts: HashMap<Text, Parsed>,
+    cached: CachedBytes,
 }
 
+/// The texts that one rendering has parsed. They decide what it is charged, so that the charge does not depend on what is cached.
+#[derive(Default)]
+pub(crate) struct RenderedTexts(HashMap<Bytes, Parsed>);
+
+/// What a kept file takes besides its trees.
+const ENTRY_BYTES: usize = 192;
+
 impl Prepared {
+    /// A chart that keeps all that it is parsed to.
     pub fn new(chart: Chart) -> Self {
-        Self { chart, known: Mutex::default(), enough: AtomicBool::new(false) }
+        Self::within(chart, &CacheMemory::new(usize::MAX))
+    }
+
+    /// A chart that keeps no more than there is memory for.
+    pub fn within(chart: Chart, memory: &CacheMemory) -> Self {
+        let known = Known { files: HashMap::default(), texts: HashMap::default(), cached: memory.share() };
+        Self { chart, known: Mutex::new(known), enough: AtomicBool::new(false) }
     }
 
     pub fn chart(&self) -> &Chart {
         &self.chart
     }
 
-    /// `file` is one of this chart's own, under the name that Helm gives it.
-    pub(crate) fn parse(&self, name: &Str, file: &File, functions: &Functions) -> Result<Parsed, Str> {
+    /// Bytes of the trees that are kept.
+    pub fn kept(&self) -> usize {
+        self.known().cached.bytes()
+    }
+
+    /// `file` is one of this chart's own, under the name that Helm gives it. The budget is charged as if nothing were cached.
+    pub(crate) fn parse(
+        &self,
+        name: &Str,
+        file: &File,
+        functions: &Functions,
+        (budget, texts): (&Budget<'_>, &mut RenderedTexts),
+    ) -> Result<Parsed, ParseError> {
         let key = (functions.profile, file.data.as_ptr() as usize, file.data.len(), name.clone());
-        let text = (functions.profile, file.data.clone());
-        if let Some(parsed) = self.known().find(&key, &text) {
-            return Ok(parsed);
+        let first = texts.0.get(&file.data);
+        let kept = self.known().files.get(&key).cloned();
+        // Trees that are not kept are shared within the rendering.
+        let kept = kept.or_else(|| first.and_then(|first| first.renamed(name)));
+        let parsed = match kept.or_else(|| self.known().same_text(&key, &file.data)) {
+            Some(parsed) => {
+                let cost = if first.is_some() { parsed.file.cost_if_shared() } else { parsed.file.cost() };
+                cost.charge(budget).map_err(ParseError::Budget)?;
+                parsed
+            }
+            None => read(name, &file.data, functions, budget)?,
+        };
+        self.keep(key, file, &parsed);
+        if parsed.file.is_shareable() {
+            texts.0.entry(file.data.clone()).or_insert_with(|| parsed.clone());
         }
-        let parsed = read(name, &file.data, functions)?;
-        self.known().keep(key, text, &parsed);
         Ok(parsed)
+    }
+
+    /// Keeps what a file was parsed to, if there is memory for it.
+    fn keep(&self, key: Key, file: &File, parsed: &Parsed) {
+        let mut known = self.known();
+        if known.files.contains_key(&key) {
+            return;
+        }
+        let text = (key.0, file.data.clone());
+        let is_shared = parsed.file.is_shareable() && known.texts.contains_key(&text);
+        let cost = if is_shared { parsed.file.cost_if_shared() } else { parsed.file.cost() };
+        let bytes = cost.kept.saturating_add(key.3.len()).saturating_add(ENTRY_BYTES);
+        if !known.cached.grow(bytes) {
+            return;
+        }
+        if parsed.file.is_shareable() {
+            known.texts.entry(text).or_insert_with(|| parsed.clone());
+        }
+        known.files.insert(key, parsed.clone());
     }
 
     /// Parsing it takes much longer than starting a thread.
@@ -82,13 +192,19 @@ impl Prepared {
     /// Parses what a rendering on another thread will ask for, and begins with what that asks for last. What cannot be
     /// parsed, or is wanted under another name after all, is for the rendering to tell.
     pub(crate) fn parse_ahead(&self, functions: &Functions) {
+        let (budget, mut texts) = (Budget::default(), RenderedTexts::default());
         let mut charts = VecDeque::from([(self.chart.metadata.name.clone(), &self.chart)]);
         while let Some((path, chart)) = charts.pop_front() {
             for file in templates(chart) {
                 if self.enough.load(Ordering::Relaxed) {
                     return;
                 }
-                let _ = self.parse(&template_name(&path, file), file, functions);
+                let draw = (&budget, &mut texts);
+                if let Err(ParseError::Budget(_)) =
+                    self.parse(&template_name(&path, file), file, functions, draw)
+                {
+                    return;
+                }
             }
             charts.extend(chart.dependencies.iter().map(|child| (full_path(&path, child), child)));
         }
@@ -99,20 +215,15 @@ impl Prepared {
     }
 }
 
-impl Known {
-    fn find(&mut self, key: &Key, text: &Text) -> Option<Parsed> {
-        if let Some(parsed) = self.files.get(key) {
-            return Some(parsed.clone());
-        }
-        let same = self.texts.get(text)?;
-        let parsed = Parsed { file: same.file.renamed(&key.3)?, keys: same.keys };
-        self.files.insert(key.clone(), parsed.clone());
-        Some(parsed)
+impl Parsed {
+    fn renamed(&self, name: &str) -> Option<Self> {
+        Some(Self { file: self.file.renamed(name)?, keys: self.keys })
     }
+}
 
-    fn keep(&mut self, key: Key, text: Text, parsed: &Parsed) {
-        self.texts.entry(text).or_insert_with(|| parsed.clone());
-        self.files.insert(key, parsed.clone());
+impl Known {
+    fn same_text(&self, key: &Key, data: &Bytes) -> Option<Parsed> {
+        self.texts.get(&(key.0, data.clone()))?.renamed(&key.3)
     }
 }
 
@@ -122,9 +233,14 @@ fn size(chart: &Chart) -> usize {
     own + chart.dependencies.iter().map(size).sum::<usize>()
 }
 
-fn read(name: &str, data: &Bytes, functions: &Functions) -> Result<Parsed, Str> {
+fn read(
+    name: &str,
+    data: &Bytes,
+    functions: &Functions,
+    budget: &Budget<'_>,
+) -> Result<Parsed, ParseError> {
     let functions = Counting { functions, keys: Cell::new(0) };
-    let file = parse::File::parse(name, data, &functions)?;
+    let file = parse::File::parse(name, data, &functions, budget)?;
     Ok(Parsed { file, keys: functions.keys.get() })
 }
 
@@ -163,9 +279,68 @@ mod tests {
         ] {
             let file = File { name: "templates/a.yaml".into(), data: text.into() };
             let parsed = Prepared::new(Chart::default())
-                .parse(&"c/templates/a.yaml".into(), &file, &functions)
+                .parse(
+                    &"c/templates/a.yaml".into(),
+                    &file,
+                    &functions,
+                    (&Budget::default(), &mut RenderedTexts::default()),
+                )
                 .unwrap();
             assert_eq!(parsed.keys, keys, "{text}");
         }
+    }
+
+    /// Parses two files of one text and another, and returns the steps and bytes that were charged.
+    fn charged(prepared: &Prepared, files: &[(&'static str, File)]) -> (u64, usize) {
+        let functions = functions::table(Profile::Helm4);
+        let (budget, mut texts) = (Budget::default(), RenderedTexts::default());
+        for (name, file) in files {
+            prepared.parse(&(*name).into(), file, &functions, (&budget, &mut texts)).unwrap();
+        }
+        (budget.used_steps(), budget.used_memory())
+    }
+
+    #[test]
+    fn rendering_is_charged_the_same_whatever_is_cached() {
+        let file = |text: &str| File { name: "templates/a.yaml".into(), data: text.to_owned().into() };
+        let library = "{{ define \"a\" }}{{ .x }}{{ end }}".to_owned() + &"{{ .b }}".repeat(100);
+        let itself = "{{ define \"two\" }}{{ end }}".to_owned() + &library;
+        let files = [
+            ("one", file(&library)),
+            ("two", file(&library)),
+            ("three", file(&itself)),
+            ("two", file(&itself)),
+            ("five", file("a: b")),
+        ];
+        let unbounded = Prepared::new(Chart::default());
+        let first = charged(&unbounded, &files);
+        assert!(unbounded.kept() > 0);
+        // Everything from the cache, nothing from it, and in another order before.
+        assert_eq!(charged(&unbounded, &files), first);
+        let none = Prepared::within(Chart::default(), &CacheMemory::new(0));
+        assert_eq!(charged(&none, &files), first);
+        assert_eq!((charged(&none, &files), none.kept()), (first, 0));
+        let reversed = Prepared::new(Chart::default());
+        let backwards: Vec<_> = files.iter().rev().cloned().collect();
+        charged(&reversed, &backwards);
+        assert_eq!(charged(&reversed, &files), first);
+    }
+
+    #[test]
+    fn kept_trees_are_weighed_and_bounded_over_all_charts() {
+        let file = |n: usize| File { name: "a".into(), data: format!("{{{{ .b }}}}{n}").repeat(1_000).into() };
+        let memory = CacheMemory::new(1 << 20);
+        let charts: Vec<_> = (0..4).map(|_| Prepared::within(Chart::default(), &memory)).collect();
+        for (n, chart) in charts.iter().enumerate() {
+            for m in 0..4 {
+                charged(chart, &[("a", file(4 * n + m))]);
+            }
+        }
+        let kept: Vec<usize> = charts.iter().map(Prepared::kept).collect();
+        assert_eq!(kept.iter().sum::<usize>(), memory.held());
+        assert!(kept[0] > 100_000 && memory.held() <= 1 << 20, "{kept:?}");
+        assert_eq!(kept[3], 0);
+        drop(charts);
+        assert_eq!(memory.held(), 0);
     }
 }

@@ -11,7 +11,7 @@ use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, RenderedTexts};
 use crate::scope::{Common, Renderable, collect, in_order, is_partial};
 use crate::trace;
 
@@ -43,11 +43,14 @@ pub(crate) fn render(
     setting: &Setting<'_>,
     overlooked: &mut Vec<Overlooked>,
 ) -> Result<Vec<Rendered>, String> {
-    let found = collect(chart, values, common);
+    let root = &chart.metadata.name;
+    let found = collect(chart, values, common, setting.budget).map_err(|why| format!("chart {root}: {why}"))?;
     let names = in_order(found.keys());
     let mut parsed = Vec::with_capacity(names.len());
+    let mut texts = RenderedTexts::default();
     for name in &names {
-        let file = prepared.parse(name, found[name].file, setting.functions);
+        let draw = (setting.budget, &mut texts);
+        let file = prepared.parse(name, found[name].file, setting.functions, draw);
         parsed.push(file.map_err(|why| trace::parse_error(name, &why))?);
     }
     prepared.enough();

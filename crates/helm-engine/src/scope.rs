@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use helm_chart::{Chart, File, values};
+use helm_template::budget::Budget;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
@@ -35,12 +36,21 @@ impl Common {
     }
 }
 
+/// Memory of a file of a chart that templates see, and of a template that is there to be run.
+const FILE_BYTES: usize = 160;
+const TEMPLATE_BYTES: usize = 256;
+
 /// The templates of a chart and its subcharts by name; of two with one name the one that is found last.
-pub fn collect<'c>(chart: &'c Chart, values: &Map, common: &Common) -> HashMap<Str, Renderable<'c>> {
+pub fn collect<'c>(
+    chart: &'c Chart,
+    values: &Map,
+    common: &Common,
+    budget: &Budget<'_>,
+) -> Result<HashMap<Str, Renderable<'c>>, Str> {
     let mut found = HashMap::new();
     let values = values.named(common.values_type());
-    gather(chart, &chart.metadata.name, &values, true, common, &mut found);
-    found
+    gather(chart, &chart.metadata.name, &values, true, (common, budget), &mut found)?;
+    Ok(found)
 }
 
 fn gather<'c>(
@@ -48,9 +58,11 @@ fn gather<'c>(
     path: &str,
     values: &Map,
     is_root: bool,
-    common: &Common,
+    (common, budget): (&Common, &Budget<'_>),
     found: &mut HashMap<Str, Renderable<'c>>,
-) -> Map {
+) -> Result<Map, Str> {
+    budget.charge((chart.files.len() + chart.templates.len()) as u64)?;
+    budget.take(chart.files.len().saturating_mul(FILE_BYTES))?;
     let subcharts = Map::new();
     let dot = Map::from_entries([
         ("Chart".into(), metadata(&chart.metadata, is_root, common.profile)),
@@ -64,15 +76,16 @@ fn gather<'c>(
         let name = &child.metadata.name;
         // A name with dots in it is a path, so that such a chart sees no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
-        let below = gather(child, &full_path(path, child), &values, false, common, found);
+        let below = gather(child, &full_path(path, child), &values, false, (common, budget), found)?;
         subcharts.insert(name.clone(), below.into());
     }
     let folder: Str = format!("{path}/templates").into();
     for file in templates(chart) {
         let name = template_name(path, file);
+        budget.take(name.len().saturating_mul(2).saturating_add(TEMPLATE_BYTES))?;
         found.insert(name, Renderable { file, dot: dot.clone(), folder: folder.clone() });
     }
-    dot
+    Ok(dot)
 }
 
 /// The templates of a chart that count: in a library only those that print nothing.

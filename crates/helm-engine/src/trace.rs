@@ -1,13 +1,18 @@
 //! What Helm makes of the errors of templates before it shows them.
 
 use helm_template::exec;
+use helm_template::parse::ParseError;
 use helm_template::profile::Profile;
 
 /// What `fail` and `required` say stands between these.
 const SAID: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
-/// A text that is no template.
-pub fn parse_error(file: &str, why: &str) -> String {
+/// A text that is no template, or one that the budget has no memory or steps for.
+pub fn parse_error(file: &str, why: &ParseError) -> String {
+    let why = match why {
+        ParseError::Syntax(why) => why,
+        ParseError::Budget(why) => return format!("parse error in ({file}): {why}"),
+    };
     let mut tokens = why.split(": ").skip(1);
     match (tokens.next(), why.rsplit(": ").next()) {
         (Some(place), Some(end)) => format!("parse error at ({place}): {end}"),
@@ -108,7 +113,7 @@ mod tests {
             ("odd", "parse error in (f): odd"),
         ];
         for (why, wanted) in table {
-            assert_eq!(parse_error("f", why), wanted);
+            assert_eq!(parse_error("f", &ParseError::Syntax(why.into())), wanted);
         }
     }
 

@@ -44,8 +44,8 @@ pub struct Helm {
     pub reserved: Reserved,
     /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
     pub whole_records: bool,
-    /// The workspace whose share of the renderer is used; else the namespace's.
-    pub workspace: Option<Arc<str>>,
+    /// The flow whose share of the renderer is used, such as an account's; else the namespace's.
+    pub flow: Option<Arc<str>>,
 }
 
 impl Helm {
@@ -70,7 +70,7 @@ impl Helm {
             trust: None,
             reserved: Reserved::default(),
             whole_records: false,
-            workspace: None,
+            flow: None,
         }
     }
 
@@ -81,9 +81,9 @@ impl Helm {
         if self.whole_records { storage.whole_only() } else { storage }
     }
 
-    /// The share of the renderer's pool of the workspace, or of a namespace where it is not said.
+    /// The share of the renderer's pool of the flow, or of a namespace where none is set.
     pub fn share(&self, namespace: &str) -> Share {
-        self.renderer.share(self.workspace.as_deref().unwrap_or(namespace))
+        self.renderer.share(self.flow.as_deref().unwrap_or(namespace))
     }
 
     pub fn target(&self, namespace: &str) -> Target {
@@ -110,7 +110,7 @@ impl Helm {
         Cluster {
             client: self.objects.clone(),
             discovery: self.discovery.clone(),
-            workspace: self.workspace.clone(),
+            flow: self.flow.clone(),
         }
     }
 

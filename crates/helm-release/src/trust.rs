@@ -31,8 +31,14 @@ pub enum Origin {
 pub trait Ledger: Send + Sync {
     fn origin(&self, record: &Record) -> Origin;
 
-    /// Enters content that is about to be written under a new revision. `kept` are the revisions that stay in the history.
-    fn enter<'a>(&'a self, record: &'a Record, kept: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>>;
+    /// Enters content that is about to be written under a new revision. `kept` are the revisions that stay in the history;
+    /// `restored` is the revision whose content a rollback repeats.
+    fn enter<'a>(
+        &'a self,
+        record: &'a Record,
+        restored: Option<i64>,
+        kept: &'a [i64],
+    ) -> BoxFuture<'a, Result<(), LedgerError>>;
 }
 
 /// The ledger could not be written.

@@ -154,6 +154,22 @@ impl<'b> Budget<'b> {
     }
 }
 
+/// The bytes of a tree of members: its values and their texts.
+pub fn weigh_members(members: &Members) -> usize {
+    members.iter().map(|(key, value)| key.len() + weigh(value)).sum()
+}
+
+/// The bytes of a tree of data, itself included.
+pub fn weigh(data: &Data) -> usize {
+    VALUE_BYTES
+        + match data {
+            Data::String(text) => text.len(),
+            Data::List(items) => items.iter().map(weigh).sum(),
+            Data::Map(members) => weigh_members(members),
+            _ => 0,
+        }
+}
+
 /// The number of values in a tree of members, tables and lists included.
 pub fn count_members(members: &Members) -> usize {
     members.values().map(count).sum()

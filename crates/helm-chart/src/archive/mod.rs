@@ -11,5 +11,6 @@ mod tar;
 mod tests;
 mod write;
 
+pub(crate) use read::files_unless;
 pub use read::{ArchiveError, Limits, files};
 pub use write::{PackError, write};

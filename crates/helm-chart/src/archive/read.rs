@@ -25,6 +25,8 @@ pub struct Limits {
     pub entries: usize,
     /// Text of all files that are parsed when a chart is loaded: metadata, locks, default values.
     pub parsed: usize,
+    /// Text of all templates, which are parsed when the chart is rendered.
+    pub templates: usize,
     /// How deep charts lie in charts.
     pub depth: usize,
 }
@@ -40,6 +42,7 @@ impl Limits {
             },
             entries: 100_000,
             parsed: 100 << 20,
+            templates: 100 << 20,
             depth: 32,
         }
     }
@@ -76,11 +79,24 @@ pub enum ArchiveError {
     LinkOutside { name: Str, to: Str },
     #[error("chart file {} is {what}", quote(.name))]
     Special { name: Str, what: &'static str },
+    /// The host stopped it.
+    #[error("{0}")]
+    Interrupted(Str),
 }
 
 /// The files of an archive, in its order and without the name of its base folder. What is left of the limits is kept
 /// in them.
 pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Vec<File>, ArchiveError> {
+    files_unless(archive, profile, limits, &|| Ok(()))
+}
+
+/// The same until `interrupt` says why it should stop; it is asked at each entry.
+pub(crate) fn files_unless(
+    archive: &[u8],
+    profile: Profile,
+    limits: &mut Limits,
+    interrupt: &dyn Fn() -> Result<(), Str>,
+) -> Result<Vec<File>, ArchiveError> {
     limits.packed = limits.packed.checked_sub(archive.len()).ok_or_else(|| {
         ArchiveError::TooLarge("chart archives are larger than the maximum size of archives".to_owned())
     })?;
@@ -93,7 +109,9 @@ pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Ve
     })?;
     let mut reader = Reader { zip, at: 0, profile, limits, largest, names: HashSet::new() };
     let mut found = Vec::new();
-    while let Some(entry) = reader.next()? {
+    loop {
+        interrupt().map_err(ArchiveError::Interrupted)?;
+        let Some(entry) = reader.next()? else { break };
         if let Some(file) = reader.accept(entry)? {
             found.push(file);
         }
@@ -101,9 +119,22 @@ pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Ve
     if found.is_empty() {
         return Err(ArchiveError::Empty);
     }
-    let unpacked = Bytes::from(reader.zip.unpacked);
+    let unpacked = reader.zip.unpacked;
+    let used: usize = found.iter().map(|(_, range)| range.len()).sum();
+    // Files share the buffer unless most of it is something else, which they would keep in memory.
+    if unpacked.capacity() / 2 > used.saturating_add(SHARED_BUFFER) {
+        let copied = |(name, range): (Str, Range<usize>)| {
+            let data = unpacked.get(range).map(Bytes::copy_from_slice).unwrap_or_default();
+            File { name, data }
+        };
+        return Ok(found.into_iter().map(copied).collect());
+    }
+    let unpacked = Bytes::from(unpacked);
     Ok(found.into_iter().map(|(name, range)| File { name, data: unpacked.slice(range) }).collect())
 }
+
+/// A buffer of this size is kept for any files in it.
+const SHARED_BUFFER: usize = 256 << 10;
 
 struct Reader<'a, 'l> {
     zip: Unzip<'a>,

@@ -8,7 +8,7 @@ use helm_template::profile::Profile;
 use helm_template::value::Str;
 
 use super::{MAX_CHARTS, MAX_DEPTH, MAX_NAMED, PrepareError};
-use crate::chart::Chart;
+use crate::chart::{Chart, File};
 use crate::metadata::Dependency;
 use crate::values::Tree;
 
@@ -198,6 +198,9 @@ impl<'b> Graph<'b> {
         let parts = 1 + self.metas[meta].needs.len();
         self.budget.take(parts.saturating_mul(CHART_BYTES).saturating_add(place.len()))?;
         self.budget.take_values(count_members(&values))?;
+        if uses[body] > 0 {
+            self.budget.take(files_bytes(&self.bodies[body]))?;
+        }
         let mut grown =
             if uses[body] == 0 { std::mem::take(&mut self.bodies[body]) } else { self.bodies[body].clone() };
         let path = self.path(chart);
@@ -224,9 +227,16 @@ impl<'b> Graph<'b> {
     }
 }
 
+/// What a copy of the lists of a chart's files takes; the files themselves are shared.
+fn files_bytes(chart: &Chart) -> usize {
+    let files = chart.templates.len() + chart.files.len() + chart.raw.len();
+    files.saturating_mul(size_of::<File>())
+}
+
 /// Counts what a copy of the chart takes. What is too deep is refused elsewhere.
 fn count(chart: &Chart, budget: &Budget<'_>, deeper: usize) -> Result<(), Str> {
     budget.take(CHART_BYTES.saturating_mul(1 + chart.metadata.dependencies.len()))?;
+    budget.take(files_bytes(chart))?;
     budget.take_values(count_members(&chart.values))?;
     let Some(deeper) = deeper.checked_sub(1) else { return Ok(()) };
     chart.dependencies.iter().try_for_each(|child| count(child, budget, deeper))

@@ -88,7 +88,13 @@ pub enum IndexError {
     NoVersion { name: Str, version: Str },
     #[error("{0}")]
     Constraint(Str),
+    /// The host stopped it.
+    #[error("{0}")]
+    Interrupted(Str),
 }
+
+/// Says why to stop, if so. It is asked at each entry that is read.
+type Interrupt<'i> = &'i dyn Fn() -> Result<(), Str>;
 
 impl Index {
     /// Reads an index, by the fastest way that is open.
@@ -99,19 +105,39 @@ impl Index {
         if text.len() > MAX_INDEX {
             return Err(IndexError::TooLarge(MAX_INDEX));
         }
-        match Self::scan(text, profile).or_else(|| Self::parse_pieces(text, profile)) {
+        Self::parse_unless(text, profile, &|| Ok(()))
+    }
+
+    fn parse_unless(text: &Bytes, profile: Profile, interrupt: Interrupt<'_>) -> Result<Self, IndexError> {
+        match Self::cut(text, profile, interrupt) {
             Some(index) => index,
-            None => Self::parse_fully(text, profile),
+            None => {
+                interrupt().map_err(IndexError::Interrupted)?;
+                Self::parse_fully(text, profile)
+            }
         }
     }
 
+    /// Reads an index entry by entry, if its layout allows it.
+    fn cut(text: &Bytes, profile: Profile, interrupt: Interrupt<'_>) -> Option<Result<Self, IndexError>> {
+        Self::scan_unless(text, profile, interrupt).or_else(|| Self::pieces_unless(text, profile, interrupt))
+    }
+
     /// Reads an index with bounded memory: its entries are parsed one by one, each of at most [`MAX_ENTRY`] bytes. Only a text of
-    /// at most [`MAX_WHOLE`] bytes is parsed as a whole where its layout asks for that.
-    pub fn parse_bounded(text: &Bytes, profile: Profile) -> Result<Self, IndexError> {
-        if text.len() <= MAX_WHOLE {
-            return Self::parse(text, profile);
+    /// at most [`MAX_WHOLE`] bytes is parsed as a whole where its layout asks for that. It stops at the next entry when `interrupt`
+    /// fails.
+    pub fn parse_bounded(
+        text: &Bytes,
+        profile: Profile,
+        interrupt: &dyn Fn() -> Result<(), Str>,
+    ) -> Result<Self, IndexError> {
+        if text.is_empty() {
+            return Err(IndexError::Empty);
         }
-        let cut = Self::scan(text, profile).or_else(|| Self::parse_pieces(text, profile));
+        if text.len() <= MAX_WHOLE {
+            return Self::parse_unless(text, profile, interrupt);
+        }
+        let cut = Self::cut(text, profile, interrupt);
         cut.unwrap_or(Err(IndexError::Layout(MAX_WHOLE)))
     }
 
@@ -131,6 +157,14 @@ impl Index {
 
     /// Reads an index in the layout that Helm writes. Nothing: it is another, or there is something wrong with it.
     pub fn scan(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
+        Self::scan_unless(text, profile, &|| Ok(()))
+    }
+
+    fn scan_unless(
+        text: &Bytes,
+        profile: Profile,
+        interrupt: Interrupt<'_>,
+    ) -> Option<Result<Self, IndexError>> {
         let found = scan::scan(text)?;
         let mut index = Self::empty(profile, text.clone());
         index.api_version = found.api_version.into();
@@ -138,6 +172,9 @@ impl Index {
         for chart in found.charts {
             let mut places = Vec::with_capacity(chart.versions.len());
             for seen in chart.versions {
+                if let Err(why) = interrupt() {
+                    return Some(Err(IndexError::Interrupted(why)));
+                }
                 if seen.span.len() > MAX_ENTRY {
                     return None;
                 }
@@ -155,6 +192,14 @@ impl Index {
 
     /// Reads an index entry by entry. Nothing: it cannot be cut, or there is something wrong with it.
     pub fn parse_pieces(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
+        Self::pieces_unless(text, profile, &|| Ok(()))
+    }
+
+    fn pieces_unless(
+        text: &Bytes,
+        profile: Profile,
+        interrupt: Interrupt<'_>,
+    ) -> Option<Result<Self, IndexError>> {
         let pieces = pieces::pieces(text)?;
         let longest = pieces.charts.iter().flat_map(|(_, items)| items).map(ExactSizeIterator::len).max();
         if longest.unwrap_or_default().max(pieces.head.len()) > MAX_ENTRY {
@@ -167,6 +212,9 @@ impl Index {
         for (name, items) in pieces.charts {
             let mut places = Vec::with_capacity(items.len());
             for span in items {
+                if let Err(why) = interrupt() {
+                    return Some(Err(IndexError::Interrupted(why)));
+                }
                 let data = entry::parse(text.get(span.clone())?, profile).ok()?;
                 index.take(name, data, |version| places.push(Place { version, span }));
             }

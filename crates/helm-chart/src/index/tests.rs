@@ -289,3 +289,23 @@ proptest! {
         agree(&text)?;
     }
 }
+
+#[test]
+fn bounded_parsing_stops_when_it_is_interrupted() {
+    use std::cell::Cell;
+    let quoted = CANONICAL.replace("name: ", "name:  ");
+    for text in [CANONICAL, &quoted] {
+        let asked = Cell::new(0);
+        let stop_at = |most: u32| {
+            asked.set(0);
+            let interrupt = || {
+                asked.set(asked.get() + 1);
+                if asked.get() > most { Err("the caller is gone".into()) } else { Ok(()) }
+            };
+            Index::parse_bounded(&bytes(text), Profile::Helm4, &interrupt).map(|index| index.len())
+        };
+        assert_eq!(stop_at(1), Err(IndexError::Interrupted("the caller is gone".into())));
+        assert_eq!(asked.get(), 2);
+        assert_eq!(stop_at(u32::MAX), Ok(3));
+    }
+}

@@ -26,8 +26,8 @@ pub async fn missing(
         return Ok(Vec::new());
     }
     let (chart, values) = (chart.clone(), values.clone());
-    let workspace = operation.helm.workspace.as_deref().unwrap_or(operation.namespace);
-    let read = operation.helm.renderer.run(workspace, move |ticket| {
+    let flow = operation.helm.flow.as_deref().unwrap_or(operation.namespace);
+    let read = operation.helm.renderer.run(flow, move |ticket| {
         let admission = PoolAdmission::new(ticket);
         let budget = Budget::new(Limits::default(), &admission);
         let read = definitions(chart.chart(), &values, profile, &budget);

@@ -145,7 +145,7 @@ impl Operation<'_> {
         let looked = self.look("install", &self.target, (&before, &objects), way, &mask).await?;
         self.fits("install", &before, &objects, &mask).await?;
 
-        let stored = self.begin(history, &record, Origin::Own).await?;
+        let stored = self.begin(history, &record, Origin::Own, None).await?;
         let mut course =
             Course { operation: self, target: &self.target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();

@@ -216,7 +216,13 @@ impl<'o> Operation<'o> {
 
     /// Writes the first record of a revision, after making room for it. Content of our own is entered in the ledger before
     /// the record exists, so that no crash leaves a record of ours that is not trusted.
-    pub async fn begin(&self, history: &History, record: &Record, origin: Origin) -> Result<Stored, Error> {
+    pub async fn begin(
+        &self,
+        history: &History,
+        record: &Record,
+        origin: Origin,
+        restored: Option<i64>,
+    ) -> Result<Stored, Error> {
         // Helm's own limits hold before anything is given up for it.
         self.storage.plan(record).await?;
         let outdated = self.outdated(history).await?;
@@ -224,7 +230,7 @@ impl<'o> Operation<'o> {
             let gone: BTreeSet<i64> = outdated.iter().map(|entry| entry.head.revision).collect();
             let kept = history.entries.iter().map(|entry| entry.head.revision);
             let kept: Vec<i64> = kept.filter(|revision| !gone.contains(revision)).collect();
-            trust.ledger.enter(record, &kept).await.map_err(|error| match error {
+            trust.ledger.enter(record, restored, &kept).await.map_err(|error| match error {
                 LedgerError::Overtaken => Error::Overtaken { name: self.name.to_owned() },
                 LedgerError::Unavailable(why) => Error::Ledger(why),
             })?;

@@ -51,6 +51,7 @@ impl Operation<'_> {
             }
         };
         let (Draft { record, objects, mask }, origin) = self.draft_rollback(ask, &history).await?;
+        let restored = Self::restored(ask, &history)?;
         // The content was not rendered in this operation: reserved objects stay as they are.
         let own = self.target_without_reserved();
         let target = if origin == Origin::Own { &own } else { &self.foreign };
@@ -59,7 +60,7 @@ impl Operation<'_> {
         let looked = self.look("rollback", target, (&before, &objects), way, &mask).await?;
 
         let description = record.info.description.clone();
-        let stored = self.begin(&history, &record, origin).await?;
+        let stored = self.begin(&history, &record, origin, Some(restored)).await?;
         let mut course = Course { operation: self, target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();
         let events = [Event::PreRollback, Event::PostRollback];
@@ -103,10 +104,16 @@ impl Operation<'_> {
         Error::Failed { said, kind, record: Box::new(course.stored.record) }
     }
 
+    /// The revision that a rollback goes back to.
+    fn restored(ask: &Rollback<'_>, history: &History) -> Result<i64, Error> {
+        let last = history.entries().last().ok_or(Error::NotFound)?;
+        Ok(if ask.revision == 0 { last.head.revision.saturating_sub(1) } else { ask.revision })
+    }
+
     /// The revision to be: what an old one was, under a new number; and where that content comes from.
     async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<(Draft, Origin), Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
-        let to = if ask.revision == 0 { last.head.revision.saturating_sub(1) } else { ask.revision };
+        let to = Self::restored(ask, history)?;
         let old = history.open(self, to).await?.record;
         let origin = self.helm.origin(&old);
         let last = self.storage.open(last).await?.record;

@@ -110,7 +110,7 @@ impl Operation<'_> {
         let looked = self.look("update", &self.target, (&before, &objects), way, &mask).await?;
         self.fits("update", &before, &objects, &mask).await?;
 
-        let stored = self.begin(history, &record, Origin::Own).await?;
+        let stored = self.begin(history, &record, Origin::Own, None).await?;
         let mut course =
             Course { operation: self, target: &self.target, stored, objects: &objects, way, mask };
         let mut applied = Applied::default();

@@ -112,6 +112,11 @@ impl ChartRecord {
         self.0.as_ref().map(|inner| &*inner.text)
     }
 
+    /// The bytes of its text.
+    pub fn weight(&self) -> usize {
+        self.text().map_or(0, str::len)
+    }
+
     /// `{"chart":…,` compressed, once.
     pub(super) fn packed(&self) -> Option<Bytes> {
         let inner = self.0.as_ref()?;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm_chart::Chart;
 use helm_chart::metadata::Metadata;
-use helm_engine::Prepared;
+use helm_engine::{CacheMemory, CachedBytes, Prepared};
 use helm_template::Unwritable;
+use helm_template::budget::weigh_members;
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 
@@ -18,6 +19,7 @@ const WAYS: usize = 4;
 /// A chart, and what is made of it once.
 pub struct ReadyChart {
     prepared: Prepared,
+    memory: CacheMemory,
     /// The newest at the end.
     settled: Mutex<VecDeque<Settled>>,
 }
@@ -29,11 +31,22 @@ struct Settled {
     metadata: Metadata,
     values: Members,
     record: ChartRecord,
+    cached: CachedBytes,
 }
 
 impl ReadyChart {
     pub fn new(chart: Chart) -> Self {
-        Self { prepared: Prepared::new(chart), settled: Mutex::default() }
+        Self::within(chart, CacheMemory::new(usize::MAX))
+    }
+
+    /// A chart that keeps no more of what is made of it than there is memory for.
+    pub fn within(chart: Chart, memory: CacheMemory) -> Self {
+        Self { prepared: Prepared::within(chart, &memory), memory, settled: Mutex::default() }
+    }
+
+    /// The bytes of what was made of the chart since and is kept: parsed templates, and charts for records.
+    pub fn weight(&self) -> usize {
+        self.prepared.kept() + self.settled().iter().map(|settled| settled.cached.bytes()).sum::<usize>()
     }
 
     pub fn chart(&self) -> &Chart {
@@ -58,21 +71,33 @@ impl ReadyChart {
         if let Some(known) = settled.iter().find(|known| is_it(known)) {
             return Ok(known.record.clone());
         }
+        if settled.len() >= WAYS {
+            settled.pop_front();
+        }
+        let mut cached = self.memory.share();
+        // Its text, the same compressed, and its metadata and values once more.
+        if !cached.grow(weigh_members(&chart.values).saturating_add(record.weight().saturating_mul(2))) {
+            return Ok(record);
+        }
         settled.push_back(Settled {
             profile,
             metadata: chart.metadata.clone(),
             values: chart.values.clone(),
             record: record.clone(),
+            cached,
         });
-        if settled.len() > WAYS {
-            settled.pop_front();
-        }
         Ok(record)
     }
 
     fn settled(&self) -> MutexGuard<'_, VecDeque<Settled>> {
         self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The bytes that the chart of a record takes at most while it is written: its files in base64, and the text that has them.
+pub(super) fn record_bytes(chart: &Chart) -> u64 {
+    let files: usize = chart.templates.iter().chain(&chart.files).map(|file| file.data.len()).sum();
+    (files as u64).saturating_mul(3)
 }
 
 /// The charts that were last used, by digest. Nobody has to keep one here; it saves work.
@@ -89,7 +114,7 @@ struct Known {
 }
 
 impl Charts {
-    /// As many as have so many bytes of files together, but one at least.
+    /// As many as have so many bytes together, of files and of what is made of them, but one at least.
     pub fn new(most: usize) -> Self {
         Self { most, known: Mutex::default() }
     }
@@ -112,7 +137,8 @@ impl Charts {
         let chart = Arc::new(ReadyChart::new(chart));
         let mut known = self.known();
         known.push_back(Known { digest: digest.to_owned(), size, chart: chart.clone() });
-        while known.len() > 1 && known.iter().map(|known| known.size).sum::<usize>() > self.most {
+        let weight = |known: &Known| known.size + known.chart.weight();
+        while known.len() > 1 && known.iter().map(weight).sum::<usize>() > self.most {
             known.pop_front();
         }
         chart

@@ -8,6 +8,7 @@
 mod admission;
 pub mod charts;
 mod lookup;
+pub mod operations;
 pub mod share;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use governor::Rejected;
 use governor::work::{Ticket, WorkError, WorkLimits, WorkPool};
 use helm_engine::{Capabilities, Crd, Engine, KubeVersion, Manifest, Request, Stage, output};
 use helm_host::Host;
+use helm_template::budget::Admission as _;
 use helm_template::data::Members;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
@@ -29,7 +31,9 @@ use crate::record::{ChartRecord, HookRecord};
 
 pub use admission::PoolAdmission;
 pub use charts::{Charts, ReadyChart};
+pub use governor::bytes::Reserved as ReservedBytes;
 use lookup::Lookup;
+use operations::Operations;
 use share::Share;
 
 /// Renders, for any number of callers.
@@ -41,6 +45,7 @@ struct Inner {
     helm4: Engine,
     host: Host,
     pool: WorkPool,
+    operations: Operations,
 }
 
 /// What is rendered for, and as whom it is looked up.
@@ -49,8 +54,8 @@ pub struct Cluster {
     /// As the actor.
     pub client: Client,
     pub discovery: Discovery,
-    /// The workspace whose share of the renderer is used; else the namespace's.
-    pub workspace: Option<Arc<str>>,
+    /// The flow whose share of the renderer is used; else the namespace's.
+    pub flow: Option<Arc<str>>,
 }
 
 /// What is asked for.
@@ -203,11 +208,17 @@ impl Renderer {
     /// A renderer that shares a pool with other heavy work.
     pub fn with_pool(pool: WorkPool) -> Self {
         let (helm3, helm4) = (Engine::new(Profile::Helm3), Engine::new(Profile::Helm4));
-        Self(Arc::new(Inner { helm3, helm4, host: Host::new(), pool }))
+        let operations = Operations::default();
+        Self(Arc::new(Inner { helm3, helm4, host: Host::new(), pool, operations }))
     }
 
     pub fn pool(&self) -> &WorkPool {
         &self.0.pool
+    }
+
+    /// The budget of memory that operations hold.
+    pub fn operations(&self) -> &Operations {
+        &self.0.operations
     }
 
     /// Renders a chart. Cancel-safe: dropping the future stops the rendering.
@@ -221,8 +232,8 @@ impl Renderer {
         let (inner, cluster) = (self.0.clone(), cluster.clone());
         let (chart, values, what) = (chart.clone(), values.clone(), what.clone());
         let runtime = Handle::current();
-        let workspace = cluster.workspace.clone().unwrap_or_else(|| what.namespace.as_str().into());
-        self.run(&workspace, move |ticket| {
+        let flow = cluster.flow.clone().unwrap_or_else(|| what.namespace.as_str().into());
+        self.run(&flow, move |ticket| {
             let admission = PoolAdmission::new(ticket);
             let lookup = Lookup::new(runtime, &cluster, &admission);
             let rendered = inner.render(&lookup, &admission, &chart, &values, &what);
@@ -234,19 +245,19 @@ impl Renderer {
         .await?
     }
 
-    /// The share of a workspace, for work on manifests and records.
-    pub fn share(&self, workspace: &str) -> Share {
-        Share::new(&self.0.pool, workspace)
+    /// The share of a flow, for work on manifests and records.
+    pub fn share(&self, flow: &str) -> Share {
+        Share::new(&self.0.pool, flow)
     }
 
-    /// Runs other heavy work on rendered objects, with the share of a workspace.
+    /// Runs other heavy work on rendered objects, with the share of a flow.
     pub async fn run<T: Send + 'static>(
         &self,
-        workspace: &str,
+        flow: &str,
         work: impl FnOnce(&Ticket) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let pool = &self.0.pool;
-        Ok(pool.run(pool.flow(workspace), BASE_BYTES, DEADLINE, work).await?)
+        Ok(pool.run(pool.flow(flow), BASE_BYTES, DEADLINE, work).await?)
     }
 }
 
@@ -277,6 +288,9 @@ impl Inner {
         match engine.render(chart.prepared(), &request, outside) {
             Ok(release) => {
                 check_size(&release).map_err(|why| RenderError::Templates { why, warnings: Vec::new() })?;
+                // A failure is kept by the admission.
+                let reserved = admission.reserve(charts::record_bytes(&release.chart));
+                reserved.map_err(|_| RenderError::Broken)?;
                 let record = chart.record(&release.chart, what.profile);
                 Ok(Rendering {
                     chart: record.map_err(|why| RenderError::Unwritable(why.to_string()))?,

@@ -1,4 +1,5 @@
-//! The share of a workspace of the renderer's pool, for heavy work on manifests and records.
+//! The share of a flow of the renderer's pool, for heavy work on manifests and records. A flow is an account's or, where a workspace
+//! has budgets of its own, the workspace's.
 //!
 //! Small inputs are worked on at once, because a slot of the pool would cost more than the work. Never wait for a share from work
 //! that itself runs on the pool: it would hold a slot while it waits for another.
@@ -19,7 +20,7 @@ const RESERVED_PER_BYTE: u64 = 4;
 /// The longest time for work on one input.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// A workspace's share of a pool.
+/// A flow's share of a pool.
 #[derive(Clone)]
 pub struct Share {
     pool: WorkPool,
@@ -27,8 +28,8 @@ pub struct Share {
 }
 
 impl Share {
-    pub(super) fn new(pool: &WorkPool, workspace: &str) -> Self {
-        Self { pool: pool.clone(), flow: pool.flow(workspace) }
+    pub(super) fn new(pool: &WorkPool, flow: &str) -> Self {
+        Self { pool: pool.clone(), flow: pool.flow(flow) }
     }
 
     /// Does `work` on an input of so many bytes: at once, or on the pool where it is large. Cancel-safe: work that has not begun

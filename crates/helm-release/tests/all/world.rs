@@ -36,7 +36,7 @@ pub fn values(text: &str) -> Arc<Members> {
 
 pub async fn cluster(client: &Client) -> Cluster {
     let discovery = Discovery::read(client).await.unwrap();
-    Cluster { client: client.clone(), discovery, workspace: None }
+    Cluster { client: client.clone(), discovery, flow: None }
 }
 
 pub async fn rendered(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Error, Machine, walk};
 use crate::go::quote;
-use crate::parse::{Template, parse};
+use crate::parse::{Cost, ParseError, Template, parse_within};
 use crate::value::{Str, Value};
 
 /// How often a template may be included inside of itself.
@@ -29,14 +29,15 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// So many bytes of text are kept; then all are forgotten.
-    const MOST: usize = 4 << 20;
+    /// So many bytes of texts and trees are kept; then all are forgotten.
+    const MOST: usize = 32 << 20;
 
-    fn keep(&mut self, text: &Str, parsed: &Parsed) {
-        // An entry costs more than its text.
-        self.bytes += text.len() + 256;
+    fn keep(&mut self, text: &Str, parsed: &Parsed, cost: Cost) {
+        // An entry costs more than its text, which its trees hold a copy of.
+        let weight = text.len().saturating_mul(2).saturating_add(cost.kept).saturating_add(256);
+        self.bytes = self.bytes.saturating_add(weight);
         if self.bytes > Self::MOST {
-            *self = Self { bytes: text.len(), ..Self::default() };
+            *self = Self { bytes: weight, ..Self::default() };
         }
         self.parsed.insert(text.clone(), parsed.clone());
     }
@@ -100,10 +101,15 @@ impl Machine<'_> {
     fn read(&mut self, text: &Str) -> Result<Parsed, Error> {
         // To parse a text is work that grows with it.
         self.charge(text.len() as u64).map_err(Error::new)?;
-        let parsed = parse(NAMELESS, text, self.functions)
-            .map_err(|why| Error::new(why).within(format!("cannot parse template {}: ", quote(text))))?;
+        let parsed = parse_within(NAMELESS, text, self.functions, self.budget());
+        let (parsed, cost) = parsed.map_err(|why| match why {
+            ParseError::Syntax(why) => {
+                Error::new(why).within(format!("cannot parse template {}: ", quote(text)))
+            }
+            ParseError::Budget(why) => Error::new(why),
+        })?;
         let parsed: Parsed = parsed.into_iter().map(Arc::new).collect();
-        self.texts.keep(text, &parsed);
+        self.texts.keep(text, &parsed, cost);
         Ok(parsed)
     }
 }

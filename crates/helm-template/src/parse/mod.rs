@@ -1,7 +1,11 @@
 //! From tokens to trees: one text gives the template of its own name and those that it defines.
 //!
 //! Functions and variables are found here, once; what is unknown is refused before anything runs, in Go's words.
+//!
+//! Parsing draws on the budget of a rendering: steps for the text and for each part of the tree, memory for each part before it is
+//! made. [`Cost`] is the sum, so that a rendering that finds a tree in a cache is charged the same.
 
+mod cost;
 mod file;
 mod lex;
 mod tree;
@@ -10,11 +14,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cost::Meter;
 use lex::{Item, Lexer, Token};
 
+use crate::budget::Budget;
 use crate::go::{Number, Unreadable, quote, unquote};
 use crate::value::Str;
 
+pub use cost::{Cost, ParseError};
 pub use file::File;
 pub use tree::{
     At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
@@ -26,7 +33,7 @@ const DEEPEST: usize = 200;
 /// How many links a chain of `else if` may have: they nest in the tree, which is walked and dropped.
 const LONGEST: usize = 1_000;
 
-/// How many variables may be seen at once. Each time one is named they are gone through.
+/// How many variables may be seen at once. Each time one is named they are gone through, which is charged.
 const MOST_VARIABLES: usize = 2_000;
 
 /// Where functions are found by name.
@@ -35,22 +42,50 @@ pub trait Names {
     fn find(&self, name: &str) -> Option<(u32, &'static str)>;
 }
 
-/// Parses a text: the templates that it defines, and last the one of its own name.
+/// Parses a text of our own: the templates that it defines, and last the one of its own name.
 pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
-    let source = Source { name: name.into(), text: Bytes::copy_from_slice(text.as_bytes()) };
-    parsed(source, text, functions).map(|(templates, _)| templates)
+    parse_within(name, text, functions, &Budget::default())
+        .map(|(templates, _)| templates)
+        .map_err(ParseError::into_message)
 }
 
-/// The same of a source whose text this is, and whether it defines a template of its own name.
-fn parsed(source: Source, text: &str, functions: &dyn Names) -> Result<(Vec<Template>, bool), Str> {
+/// Parses a text within a budget, and says what it was charged.
+pub fn parse_within(
+    name: &str,
+    text: &str,
+    functions: &dyn Names,
+    budget: &Budget<'_>,
+) -> Result<(Vec<Template>, Cost), ParseError> {
+    budget.take(text.len()).map_err(ParseError::Budget)?;
+    let source = Source { name: name.into(), text: Bytes::copy_from_slice(text.as_bytes()) };
+    let Whole { templates, cost, .. } = parsed(source, text, functions, budget)?;
+    Ok((templates, Cost { bytes: cost.bytes.saturating_add(text.len()), ..cost }))
+}
+
+/// A source that was parsed.
+struct Whole {
+    templates: Vec<Template>,
+    /// A template of the source's own name is among the definitions.
+    names_itself: bool,
+    cost: Cost,
+}
+
+/// Parses a source whose text this is.
+fn parsed(
+    source: Source,
+    text: &str,
+    functions: &dyn Names,
+    budget: &Budget<'_>,
+) -> Result<Whole, ParseError> {
     if u32::try_from(text.len()).is_err() {
-        return Err(format!("template: {}: too large", source.name).into());
+        return Err(ParseError::Syntax(format!("template: {}: too large", source.name).into()));
     }
     let source = Arc::new(source);
     let mut parser = Parser {
         lexer: Lexer::new(text),
         source: source.clone(),
         functions,
+        meter: Meter::new(budget),
         ahead: Vec::new(),
         last_line: 1,
         action_line: None,
@@ -58,18 +93,20 @@ fn parsed(source: Source, text: &str, functions: &dyn Names) -> Result<(Vec<Temp
         ranges: 0,
         depth: 0,
         defined: Vec::new(),
+        places: foldhash::HashMap::default(),
         words: Words::default(),
         nodes: Vec::new(),
         exprs: Vec::new(),
         commands: Vec::new(),
         path: Vec::new(),
     };
+    parser.meter.text(text)?;
     let body = parser.whole()?;
     let name = source.name.clone();
-    let own = Template { name, source, body: body.into(), variables: parser.scope.most };
-    let names_itself = parser.defined.iter().any(|template| template.name == own.name);
+    let own = Template { name, source, body, variables: parser.scope.most };
+    let names_itself = parser.places.contains_key(&own.name);
     parser.define(own)?;
-    Ok((parser.defined, names_itself))
+    Ok(Whole { templates: parser.defined, names_itself, cost: parser.meter.cost() })
 }
 
 /// The variables that can be seen. A name that is only assigned to counts as seen and has no slot, if it has none.
@@ -109,6 +146,7 @@ struct Parser<'s> {
     lexer: Lexer<'s>,
     source: Arc<Source>,
     functions: &'s dyn Names,
+    meter: Meter<'s>,
     /// Read ahead, the next one last.
     ahead: Vec<Item<'s>>,
     /// The line of the token that was read last: where errors say they are.
@@ -118,6 +156,8 @@ struct Parser<'s> {
     ranges: usize,
     depth: usize,
     defined: Vec<Template>,
+    /// Where among the definitions a name is, and whether its template is blank.
+    places: foldhash::HashMap<Str, (usize, bool)>,
     words: Words<'s>,
     /// What has been read of lists, commands, pipelines and paths that are not at their end: the inner ones last. So
     /// each is put down once, in its final size.
@@ -132,8 +172,13 @@ struct Parser<'s> {
 struct Words<'s>(foldhash::HashMap<&'s str, Str>);
 
 impl<'s> Words<'s> {
-    fn get(&mut self, word: &'s str) -> Str {
-        self.0.entry(word).or_insert_with(|| word.into()).clone()
+    fn get(&mut self, word: &'s str, meter: &mut Meter<'_>) -> Parsed<Str> {
+        if let Some(known) = self.0.get(word) {
+            return Ok(known.clone());
+        }
+        meter.entry::<(&str, Str)>()?;
+        meter.shared_text(word)?;
+        Ok(self.0.entry(word).or_insert_with(|| word.into()).clone())
     }
 }
 
@@ -158,7 +203,7 @@ enum Piece {
     Close(Close),
 }
 
-type Parsed<T> = Result<T, Str>;
+type Parsed<T> = Result<T, ParseError>;
 
 /// The position of a token; sources are smaller than 4 GiB.
 fn place(item: &Item<'_>) -> At {
@@ -203,7 +248,8 @@ impl<'s> Parser<'s> {
     }
 
     fn error<T>(&self, why: impl std::fmt::Display) -> Parsed<T> {
-        Err(format!("template: {}:{}: {why}", self.source.name, self.last_line).into())
+        let why = format!("template: {}:{}: {why}", self.source.name, self.last_line);
+        Err(ParseError::Syntax(why.into()))
     }
 
     fn unexpected<T>(&self, item: &Item<'_>, context: &str) -> Parsed<T> {
@@ -224,10 +270,19 @@ impl<'s> Parser<'s> {
     }
 
     fn define(&mut self, template: Template) -> Parsed<()> {
-        match self.defined.iter_mut().find(|known| known.name == template.name) {
-            None => self.defined.push(template),
-            Some(known) if known.is_blank() => *known = template,
-            Some(_) if template.is_blank() => {}
+        let is_blank = template.is_blank();
+        match self.places.get_mut(&template.name) {
+            None => {
+                self.meter.entry::<(Str, (usize, bool))>()?;
+                self.meter.template()?;
+                self.places.insert(template.name.clone(), (self.defined.len(), is_blank));
+                self.defined.push(template);
+            }
+            Some((at, blank)) if *blank => {
+                *blank = is_blank;
+                self.defined[*at] = template;
+            }
+            Some(_) if is_blank => {}
             Some(_) => {
                 return self.error(format_args!(
                     "template: multiple definition of template {}",
@@ -238,12 +293,25 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
+    fn push(&mut self, node: Node) -> Parsed<()> {
+        self.meter.node()?;
+        self.meter.scratch(&self.nodes)?;
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    /// The nodes since `begun`, which are done.
+    fn take<L: FromIterator<Node>>(&mut self, begun: usize) -> Parsed<L> {
+        self.meter.allocation()?;
+        Ok(self.nodes.drain(begun..).collect())
+    }
+
     /// The top level, where definitions may stand.
-    fn whole(&mut self) -> Parsed<Box<[Node]>> {
+    fn whole(&mut self) -> Parsed<Arc<[Node]>> {
         let begun = self.nodes.len();
         loop {
             match self.peek().token {
-                Token::End_ => return Ok(self.nodes.drain(begun..).collect()),
+                Token::End_ => return self.take(begun),
                 Token::LeftDelim => {
                     let delim = self.next();
                     let first = self.next_word();
@@ -257,7 +325,7 @@ impl<'s> Parser<'s> {
                 _ => {}
             }
             match self.piece()? {
-                Piece::Node(node) => self.nodes.push(node),
+                Piece::Node(node) => self.push(node)?,
                 Piece::Close(close) => return self.error(format_args!("unexpected {}", close.shown())),
             }
         }
@@ -274,13 +342,13 @@ impl<'s> Parser<'s> {
     /// The body of a definition or block, with variables of its own.
     fn inner(&mut self, name: Str, context: &str) -> Parsed<()> {
         let outer = (std::mem::take(&mut self.scope), std::mem::take(&mut self.ranges));
-        let (body, close) = self.list()?;
+        let (body, close) = self.list::<Arc<[Node]>>()?;
         if let Close::Else = close {
             return self.error(format_args!("unexpected {} in {context}", close.shown()));
         }
         let variables = self.scope.most;
         (self.scope, self.ranges) = outer;
-        self.define(Template { name, source: self.source.clone(), body: body.into(), variables })
+        self.define(Template { name, source: self.source.clone(), body, variables })
     }
 
     fn template_name(&mut self, item: &Item<'_>, context: &str) -> Parsed<Str> {
@@ -288,10 +356,11 @@ impl<'s> Parser<'s> {
             return self.unexpected(item, context);
         }
         let name = unquote(&item.text).or_else(|why| self.error(why))?;
+        self.meter.shared_text(&item.text)?;
         Ok(String::from_utf8_lossy(&name).into())
     }
 
-    fn list(&mut self) -> Parsed<(Box<[Node]>, Close)> {
+    fn list<L: FromIterator<Node>>(&mut self) -> Parsed<(L, Close)> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return self.error("max expression depth exceeded");
@@ -299,10 +368,10 @@ impl<'s> Parser<'s> {
         let begun = self.nodes.len();
         while self.peek_word().token != Token::End_ {
             match self.piece()? {
-                Piece::Node(node) => self.nodes.push(node),
+                Piece::Node(node) => self.push(node)?,
                 Piece::Close(close) => {
                     self.depth -= 1;
-                    return Ok((self.nodes.drain(begun..).collect(), close));
+                    return Ok((self.take(begun)?, close));
                 }
             }
         }
@@ -376,8 +445,10 @@ impl<'s> Parser<'s> {
             let pipe = self.pipeline(context, Token::RightDelim)?;
             let is_range = context == "range";
             self.ranges += usize::from(is_range);
-            let (body, close) = self.list()?;
+            let (body, close) = self.list::<Box<[Node]>>()?;
             self.ranges -= usize::from(is_range);
+            self.meter.boxed::<Branch>()?;
+            self.meter.scratch(&links)?;
             links.push((pipe, body));
             if links.len() > LONGEST {
                 return self.error("max expression depth exceeded");
@@ -387,10 +458,11 @@ impl<'s> Parser<'s> {
             }
             let next = self.peek().token;
             if (context == "if" && next == Token::If) || (context == "with" && next == Token::With) {
+                self.meter.boxed::<Node>()?;
                 self.next();
                 continue;
             }
-            let (nodes, close) = self.list()?;
+            let (nodes, close) = self.list::<Box<[Node]>>()?;
             if let Close::Else = close {
                 return self.error(format_args!("expected end; found {}", close.shown()));
             }
@@ -416,6 +488,7 @@ impl<'s> Parser<'s> {
         let name = self.template_name(&item, CONTEXT)?;
         let pipe = self.pipeline(CONTEXT, Token::RightDelim)?;
         self.inner(name.clone(), CONTEXT)?;
+        self.meter.boxed::<Pipe>()?;
         Ok(Node::Template { at: place(&item), name, argument: Some(Box::new(pipe)) })
     }
 
@@ -428,6 +501,7 @@ impl<'s> Parser<'s> {
             None
         } else {
             self.back(next);
+            self.meter.boxed::<Pipe>()?;
             Some(Box::new(self.pipeline(CONTEXT, Token::RightDelim)?))
         };
         Ok(Node::Template { at: place(&item), name, argument })
@@ -468,6 +542,9 @@ impl<'s> Parser<'s> {
             }
         }
         // Go knows the names while it reads the value, where they still are what they were before, if anything.
+        for name in &seen {
+            self.meter.variable(name, self.scope.names.len())?;
+        }
         let mut variables: Box<[_]> = seen
             .into_iter()
             .map(|name| Variable { slot: self.scope.find(&name).and_then(|seen| seen.slot), name })
@@ -488,6 +565,7 @@ impl<'s> Parser<'s> {
                     for Variable { name, slot } in variables.iter_mut().filter(|_| !assigns) {
                         *slot = Some(self.scope.declare(name));
                     }
+                    self.meter.allocation()?;
                     let commands = self.commands.drain(begun..).collect();
                     return self.checked(Pipe { at, variables, assigns, commands }, context);
                 }
@@ -505,6 +583,8 @@ impl<'s> Parser<'s> {
                 | Token::LeftParen => {
                     self.back(item);
                     let command = self.command()?;
+                    self.meter.part::<Command>()?;
+                    self.meter.scratch(&self.commands)?;
                     self.commands.push(command);
                 }
                 _ => return self.unexpected(&item, context),
@@ -530,8 +610,11 @@ impl<'s> Parser<'s> {
         let begun = self.exprs.len();
         loop {
             self.peek_word();
-            let operand = self.operand()?;
-            self.exprs.extend(operand);
+            if let Some(operand) = self.operand()? {
+                self.meter.part::<Expr>()?;
+                self.meter.scratch(&self.exprs)?;
+                self.exprs.push(operand);
+            }
             let item = self.next();
             match item.token {
                 Token::Space => {}
@@ -546,6 +629,7 @@ impl<'s> Parser<'s> {
         if self.exprs.len() == begun {
             return self.error("empty command");
         }
+        self.meter.allocation()?;
         Ok(Command { at, words: self.exprs.drain(begun..).collect() })
     }
 
@@ -562,29 +646,39 @@ impl<'s> Parser<'s> {
         {
             return self.error(format_args!("unexpected . after term {}", quote(&term.to_string())));
         }
-        let (at, fields) = self.fields(term.at, None);
+        let (at, fields) = self.fields(term.at, None)?;
+        self.meter.boxed::<Expr>()?;
         Ok(Some(Expr { at, kind: ExprKind::Chain { of: Box::new(term), fields } }))
     }
 
     /// A path of fields, and where it stands: where it goes on, if it does.
-    fn fields(&mut self, mut at: At, first: Option<Str>) -> (At, Box<[Str]>) {
-        self.path.extend(first);
+    fn fields(&mut self, mut at: At, first: Option<Str>) -> Parsed<(At, Box<[Str]>)> {
+        self.meter.allocation()?;
+        if let Some(name) = first {
+            self.meter.part::<Str>()?;
+            self.path.push(name);
+        }
         let mut is_first = true;
         while self.peek().token == Token::Field {
             let item = self.next();
             if std::mem::take(&mut is_first) {
                 at = place(&item);
             }
-            let name = self.field(item);
+            let name = self.field(item)?;
+            self.meter.part::<Str>()?;
+            self.meter.scratch(&self.path)?;
             self.path.push(name);
         }
-        (at, self.path.drain(..).collect())
+        Ok((at, self.path.drain(..).collect()))
     }
 
-    fn field(&mut self, item: Item<'s>) -> Str {
+    fn field(&mut self, item: Item<'s>) -> Parsed<Str> {
         match item.text {
-            Cow::Borrowed(text) => self.words.get(&text[1..]),
-            Cow::Owned(text) => text[1..].into(),
+            Cow::Borrowed(text) => self.words.get(&text[1..], &mut self.meter),
+            Cow::Owned(text) => {
+                self.meter.shared_text(&text)?;
+                Ok(text[1..].into())
+            }
         }
     }
 
@@ -597,23 +691,28 @@ impl<'s> Parser<'s> {
             },
             Token::Dot => ExprKind::Dot,
             Token::Nil => ExprKind::Nil,
-            Token::Variable => match self.scope.find(&item.text) {
-                Some(seen) => {
-                    let variable = Variable { name: seen.name.clone(), slot: seen.slot };
-                    let (at, fields) = self.fields(place(&item), None);
-                    return Ok(Some(Expr { at, kind: ExprKind::Variable { variable, fields } }));
-                }
-                None => return self.error(format_args!("undefined variable {}", quote(&item.text))),
-            },
+            Token::Variable => {
+                self.meter.search(self.scope.names.len())?;
+                let Some(seen) = self.scope.find(&item.text) else {
+                    return self.error(format_args!("undefined variable {}", quote(&item.text)));
+                };
+                let variable = Variable { name: seen.name.clone(), slot: seen.slot };
+                let (at, fields) = self.fields(place(&item), None)?;
+                return Ok(Some(Expr { at, kind: ExprKind::Variable { variable, fields } }));
+            }
             Token::Field => {
                 let at = place(&item);
-                let first = self.field(item);
-                let (at, fields) = self.fields(at, Some(first));
+                let first = self.field(item)?;
+                let (at, fields) = self.fields(at, Some(first))?;
                 return Ok(Some(Expr { at, kind: ExprKind::Field(fields) }));
             }
             Token::Bool => ExprKind::Bool(item.text == "true"),
             Token::CharConstant | Token::Complex | Token::Number => match Number::read(&item.text) {
-                Ok(value) => ExprKind::Number { value: Box::new(value), text: (*item.text).into() },
+                Ok(value) => {
+                    self.meter.boxed::<Number>()?;
+                    self.meter.shared_text(&item.text)?;
+                    ExprKind::Number { value: Box::new(value), text: (*item.text).into() }
+                }
                 Err(why) => return self.error(unreadable(&item.text, &why)),
             },
             Token::LeftParen => {
@@ -623,6 +722,7 @@ impl<'s> Parser<'s> {
                 }
                 let pipe = self.pipeline("parenthesized pipeline", Token::RightParen)?;
                 self.depth -= 1;
+                self.meter.boxed::<Pipe>()?;
                 return Ok(Some(Expr { at: pipe.at, kind: ExprKind::Pipe(Box::new(pipe)) }));
             }
             Token::String | Token::RawString => match unquote(&item.text) {
@@ -630,6 +730,10 @@ impl<'s> Parser<'s> {
                     let is_plain = item.token == Token::String
                         && matches!(value, Cow::Borrowed(_))
                         && value.iter().all(|byte| matches!(byte, b' '..=b'~'));
+                    self.meter.shared_text(&item.text)?;
+                    if !is_plain {
+                        self.meter.shared_text(&item.text)?;
+                    }
                     let literal = (!is_plain).then(|| (*item.text).into());
                     ExprKind::String { value: Text::new(value.into_owned()), literal }
                 }

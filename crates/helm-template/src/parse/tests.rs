@@ -1,6 +1,7 @@
 //! What is read, and what is refused, in the words of Go.
 
 use super::*;
+use crate::budget::{Limits, Unlimited};
 
 struct Known;
 
@@ -116,8 +117,9 @@ fn a_file_of_another_name_comes_to_the_same() {
         ("{{define \"\\x74wo\"}}a{{end}} ", false),
     ] {
         let data = Bytes::from_static(text.as_bytes());
-        let one = File::parse("one", &data, &Known).unwrap();
-        let (renamed, two) = (one.renamed("two"), File::parse("two", &data, &Known).unwrap());
+        let budget = Budget::default();
+        let one = File::parse("one", &data, &Known, &budget).unwrap();
+        let (renamed, two) = (one.renamed("two"), File::parse("two", &data, &Known, &budget).unwrap());
         assert_eq!(renamed.is_some(), shares, "{text}");
         if let Some(renamed) = renamed {
             assert_eq!(format!("{:?}", renamed.templates), format!("{:?}", two.templates), "{text}");
@@ -134,4 +136,59 @@ fn templates_are_defined_beside_their_file() {
     assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
     let deep = "{{if 1}}".repeat(100_000);
     assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
+}
+
+/// What a budget was charged for a text.
+fn charged(text: &str, limits: Limits) -> (Result<File, ParseError>, u64, usize) {
+    let budget = Budget::new(limits, &Unlimited);
+    let file = File::parse("t", &Bytes::copy_from_slice(text.as_bytes()), &Known, &budget);
+    (file, budget.used_steps(), budget.used_memory())
+}
+
+#[test]
+fn parsing_is_charged_by_the_nodes_of_its_trees() {
+    let limits = Limits::default();
+    let pieces = ["{{.a}}", "{{1}} ", "{{if 1}}{{end}}", "{{f 1 2 3}}", "{{\"x\"}}", "{{define \"N\"}}{{end}}"];
+    for piece in pieces {
+        let text = |count: usize| (0..count).map(|n| piece.replace('N', &n.to_string())).collect::<String>();
+        let (few, many) = (charged(&text(100), limits), charged(&text(10_000), limits));
+        assert!(many.2 > 60 * few.2 && many.2 < 140 * few.2, "{piece}: {} and {} bytes", few.2, many.2);
+        assert!(many.1 > 60 * few.1 && many.1 < 140 * few.1, "{piece}: {} and {} steps", few.1, many.1);
+        let file = many.0.unwrap();
+        assert_eq!((file.cost().steps, file.cost().bytes), (many.1, many.2), "{piece}");
+        assert!(file.cost().kept >= 10_000 * size_of::<Node>(), "{piece}");
+        // The same from a cache.
+        let budget = Budget::default();
+        file.cost().charge(&budget).unwrap();
+        assert_eq!((budget.used_steps(), budget.used_memory()), (many.1, many.2), "{piece}");
+    }
+    let (large, ..) = (charged(&"a".repeat(1 << 20), limits), ());
+    assert!(large.2 < 10_000 && large.1 >= 1 << 16, "{} bytes, {} steps", large.2, large.1);
+}
+
+#[test]
+fn parsing_ends_at_the_limits_of_its_budget() {
+    let memory = Limits { memory: 1 << 20, ..Limits::default() };
+    let steps = Limits { steps: 10_000, ..Limits::default() };
+    for (limits, why) in [(memory, "too much memory: stopped after 1048576 bytes"), (steps, "too much work: stopped after 10000 steps")] {
+        let (refused, ..) = charged(&"{{.a}}".repeat(100_000), limits);
+        assert_eq!(refused.err(), Some(ParseError::Budget(why.into())));
+    }
+    // Each variable is searched for among all others.
+    let variables: String = (0..1_900).map(|n| format!("{{{{$a{n} := 1}}}}")).collect();
+    let (_, declared, _) = charged(&variables, Limits::default());
+    let (_, named, _) = charged(&(variables + &"{{$a0}}".repeat(1_000)), Limits::default());
+    assert!(named - declared > 200_000, "{declared} and {named}");
+}
+
+/// 100,000 definitions took minutes while each was compared with those before it.
+#[test]
+fn definitions_are_found_by_name_in_linear_time() {
+    let began = std::time::Instant::now();
+    let text: String = (0..100_000).map(|n| format!("{{{{define \"{n:06}\"}}}}{{{{end}}}}")).collect();
+    assert_eq!(parse("t", &text, &Known).unwrap().len(), 100_001);
+    let blank = format!("{{{{define \"a\"}}}}{}x{{{{end}}}}", " {{/**/}}".repeat(100_000));
+    let text = blank + &"{{define \"a\"}}{{end}}".repeat(100_000);
+    assert_eq!(parse("t", &text, &Known).unwrap().len(), 2);
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }

@@ -15,6 +15,7 @@ mod extremes;
 mod files;
 mod functions;
 mod laws;
+mod limits;
 mod templates;
 mod values;
 
@@ -63,6 +64,7 @@ fn cases() -> Vec<Case> {
     cases.extend(templates::cases());
     cases.extend(functions::cases());
     cases.extend(files::cases());
+    cases.extend(limits::cases());
     cases
 }
 
@@ -167,6 +169,11 @@ fn functions_on_something_large() {
 #[test]
 fn files_that_mean_harm() {
     check(&files::cases());
+}
+
+#[test]
+fn charts_at_their_limits() {
+    check(&limits::cases());
 }
 
 #[test]

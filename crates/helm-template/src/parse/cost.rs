@@ -1,0 +1,162 @@
+//! What parsing costs: counted before each part of a tree is made.
+
+use std::fmt::{Display, Formatter};
+
+use super::{Node, Template};
+use crate::budget::Budget;
+use crate::value::Str;
+
+/// Why a text was not parsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// The text is no template; in Go's words.
+    Syntax(Str),
+    /// The budget of the rendering is exceeded, or the host stops it.
+    Budget(Str),
+}
+
+impl ParseError {
+    pub fn into_message(self) -> Str {
+        match self {
+            Self::Syntax(why) | Self::Budget(why) => why,
+        }
+    }
+}
+
+impl Display for ParseError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Syntax(why) | Self::Budget(why) => f.write_str(why),
+        }
+    }
+}
+
+/// What a text was charged for being parsed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    pub steps: u64,
+    /// Memory of the trees and of what was needed to make them.
+    pub bytes: usize,
+    /// Memory of the trees alone, for as long as they are kept.
+    pub kept: usize,
+}
+
+impl Cost {
+    /// Charges the same again, for a tree that was found in a cache.
+    pub fn charge(&self, budget: &Budget<'_>) -> Result<(), Str> {
+        budget.charge(self.steps)?;
+        budget.take(self.bytes)
+    }
+
+    /// The cost of so many templates that share the trees of others.
+    pub(super) fn shared(templates: usize) -> Self {
+        let bytes = templates.saturating_mul(TEMPLATE_BYTES).saturating_add(SOURCE_BYTES);
+        Self { steps: (templates as u64).saturating_mul(STEPS_PER_NODE), bytes, kept: bytes }
+    }
+}
+
+/// What the allocator adds to each allocation.
+const ALLOCATION: usize = 16;
+/// A template by its name, in its file and in the set of a rendering.
+const TEMPLATE_BYTES: usize = size_of::<Template>() + 2 * ALLOCATION + 64;
+const SOURCE_BYTES: usize = 128;
+
+/// Bytes of text that are looked at in the time of a step.
+const BYTES_PER_STEP: usize = 16;
+const STEPS_PER_NODE: u64 = 4;
+const STEPS_PER_PART: u64 = 2;
+/// Variables that are compared in the time of a step.
+const NAMES_PER_STEP: usize = 8;
+
+/// Charges a budget, and remembers how much.
+pub(super) struct Meter<'b> {
+    budget: &'b Budget<'b>,
+    cost: Cost,
+}
+
+type Metered = Result<(), ParseError>;
+
+impl<'b> Meter<'b> {
+    pub fn new(budget: &'b Budget<'b>) -> Self {
+        Self { budget, cost: Cost::default() }
+    }
+
+    pub fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    pub fn text(&mut self, text: &str) -> Metered {
+        self.work((text.len() / BYTES_PER_STEP) as u64 + STEPS_PER_NODE)
+    }
+
+    pub fn node(&mut self) -> Metered {
+        self.work(STEPS_PER_NODE)?;
+        self.keep(size_of::<Node>())
+    }
+
+    /// A place in a list of the tree.
+    pub fn part<T>(&mut self) -> Metered {
+        self.work(STEPS_PER_PART)?;
+        self.keep(size_of::<T>())
+    }
+
+    /// A part of the tree by itself.
+    pub fn boxed<T>(&mut self) -> Metered {
+        self.keep(size_of::<T>() + ALLOCATION)
+    }
+
+    /// The allocation of a list, whose places are counted one by one.
+    pub fn allocation(&mut self) -> Metered {
+        self.keep(ALLOCATION)
+    }
+
+    pub fn template(&mut self) -> Metered {
+        self.keep(TEMPLATE_BYTES)
+    }
+
+    /// A text of its own, shared by whatever names it.
+    pub fn shared_text(&mut self, text: &str) -> Metered {
+        self.keep(text.len().saturating_add(2 * ALLOCATION))
+    }
+
+    /// A variable that is declared or assigned to among so many others.
+    pub fn variable(&mut self, name: &str, others: usize) -> Metered {
+        self.search(others)?;
+        self.search(others)?;
+        self.part::<super::Variable>()?;
+        self.shared_text(name)
+    }
+
+    /// A search among so many names.
+    pub fn search(&mut self, names: usize) -> Metered {
+        self.work((names / NAMES_PER_STEP) as u64)
+    }
+
+    /// An entry of a table that is needed while the text is parsed.
+    pub fn entry<T>(&mut self) -> Metered {
+        self.need(2 * size_of::<T>())
+    }
+
+    /// The growth of a list that is about to get one more.
+    pub fn scratch<T>(&mut self, list: &Vec<T>) -> Metered {
+        if list.len() < list.capacity() {
+            return Ok(());
+        }
+        self.need(list.len().max(4).saturating_mul(size_of::<T>()))
+    }
+
+    fn work(&mut self, steps: u64) -> Metered {
+        self.cost.steps = self.cost.steps.saturating_add(steps);
+        self.budget.charge(steps).map_err(ParseError::Budget)
+    }
+
+    fn keep(&mut self, bytes: usize) -> Metered {
+        self.cost.kept = self.cost.kept.saturating_add(bytes);
+        self.need(bytes)
+    }
+
+    fn need(&mut self, bytes: usize) -> Metered {
+        self.cost.bytes = self.cost.bytes.saturating_add(bytes);
+        self.budget.take(bytes).map_err(ParseError::Budget)
+    }
+}
