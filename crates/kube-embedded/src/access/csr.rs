@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::certificate::{CertificateRequest, end_of, issue};
-use super::node::{PREFIX, tenant_of};
+use super::node::{JOINERS, PREFIX, tenant_of};
 use super::pki::Pki;
 use super::rbac::Authorizer;
 use super::{Attributes, MASTERS, User, items, text, texts};
@@ -217,6 +217,18 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
 pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>> {
     let is_nodes = matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | KUBELET_SERVING);
     is_nodes.then(|| request_of(csr).map(|request| request.common_name))
+}
+
+/// Whether a join token of the platform, or a tenant's node, sent this request.
+pub fn is_by_tenant(csr: &Value) -> bool {
+    let spec = &csr["spec"];
+    let node = text(spec, "username").strip_prefix(PREFIX);
+    node.and_then(tenant_of).is_some() || items(spec, "groups").iter().any(|group| group == JOINERS)
+}
+
+/// Whether a request is for the client certificate of a node.
+pub fn is_for_client(csr: &Value) -> bool {
+    matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | CLIENT)
 }
 
 /// When the certificate that was made for a request ends, if there is one and it can be read.

@@ -25,6 +25,8 @@ pub(crate) use references::of_mirror_pod;
 
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";
+/// The group of those who join by a token of the platform.
+pub const JOINERS: &str = "system:bootstrappers:openyurt:tenants";
 /// What the name of a node's user begins with.
 pub const PREFIX: &str = "system:node:";
 /// Where nodes say that they live.

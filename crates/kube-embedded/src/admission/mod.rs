@@ -7,6 +7,7 @@
 pub mod defaults;
 pub mod limits;
 pub mod namespace;
+pub mod node_counts;
 pub mod nodes;
 pub mod pod_security;
 pub mod quota;
@@ -158,6 +159,7 @@ pub fn validate(
         {
             csr::check_create(object)?;
         }
+        node_counts::check(store, request, object)?;
         if request.is("scheduling.k8s.io", "PriorityClass") {
             defaults::one_default_priority(store, object, request.old)?;
         }

@@ -1,5 +1,5 @@
-//! Requests for certificates do not stay: once an hour those go that have been of no use for long enough, by the rules of
-//! Kubernetes' own cleaner.
+//! Requests for certificates do not stay: every five minutes those go that have been of no use for long enough, by the rules of
+//! Kubernetes' own cleaner. Those of join tokens and tenants' nodes go sooner: tenants can send as many as they like.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,18 @@ use serde_json::Value;
 
 use super::queue::{Controller, Next};
 use super::{Context, Failure, Preconditions, Propagation, settled};
-use crate::access::csr::{STORAGE, certificate_ends};
+use crate::access::csr::{STORAGE, certificate_ends, is_by_tenant, is_for_client};
 use crate::store::{Event, Key};
 
-const LOOK_EVERY: Duration = Duration::from_hours(1);
+const LOOK_EVERY: Duration = Duration::from_mins(5);
 /// After its certificate was there, or was denied, or could not be made.
 const DECIDED: SignedDuration = SignedDuration::from_hours(1);
 /// Waiting: for a decision, or for the certificate after it.
 const PENDING: SignedDuration = SignedDuration::from_hours(24);
+/// A request of a tenant that was denied or has failed. Its client watches it.
+const TENANT_REFUSED: SignedDuration = SignedDuration::from_mins(5);
+/// A request of a tenant for a node's client certificate: the platform denies it when it is older.
+const TENANT_PENDING: SignedDuration = SignedDuration::from_hours(1);
 
 /// Whether a request has to go. Pure.
 fn is_old(request: &Value, now: Timestamp) -> bool {
@@ -26,8 +30,10 @@ fn is_old(request: &Value, now: Timestamp) -> bool {
     };
     let status = &request["status"];
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let by_tenant = is_by_tenant(request);
     if conditions.is_empty() {
-        return older(&request["metadata"]["creationTimestamp"], PENDING);
+        let pending = if by_tenant && is_for_client(request) { TENANT_PENDING } else { PENDING };
+        return older(&request["metadata"]["creationTimestamp"], pending);
     }
     let issued = status["certificate"].as_str().is_some_and(|certificate| !certificate.is_empty());
     conditions.iter().any(|condition| {
@@ -37,7 +43,7 @@ fn is_old(request: &Value, now: Timestamp) -> bool {
                 updated(DECIDED) || certificate_ends(request).is_some_and(|end| now > end)
             }
             Some("Approved") => updated(PENDING),
-            Some("Denied" | "Failed") => updated(DECIDED),
+            Some("Denied" | "Failed") => updated(if by_tenant { TENANT_REFUSED } else { DECIDED }),
             _ => false,
         }
     })
@@ -74,6 +80,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::access::node::JOINERS;
     use crate::control::world::World;
 
     const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -104,6 +111,34 @@ mod tests {
             ("failed an hour ago", request(61, &[("Approved", 61), ("Failed", 61)], ""), true),
             ("something else was said of it", request(2 * day, &[("Other", day)], ""), false),
             ("at no known time", json!({"status": {"conditions": [{"type": "Denied"}]}}), false),
+        ];
+        for (what, request, expected) in table {
+            assert_eq!(is_old(&request, now), expected, "{what}");
+        }
+        let client = "kubernetes.io/kube-apiserver-client-kubelet";
+        let by_tenant = |mut request: Value, signer: &str, user: &str, group: &str| {
+            request["spec"] = json!({"signerName": signer, "username": user, "groups": [group]});
+            request
+        };
+        let token = |request| by_tenant(request, client, "system:bootstrap:abcdef", JOINERS);
+        let node = "system:node:uaaaaaaaaaa-edge";
+        let table = [
+            ("of a token, waits", token(request(60, &[], "")), false),
+            ("of a token, waited too long", token(request(61, &[], "")), true),
+            ("of a token, denied", token(request(9, &[("Denied", 5)], "")), false),
+            ("of a token, denied six minutes ago", token(request(9, &[("Denied", 6)], "")), true),
+            ("of a token, approved", token(request(60, &[("Approved", 60)], "x")), false),
+            ("of a tenant's node", by_tenant(request(61, &[], ""), client, node, "system:nodes"), true),
+            (
+                "of a tenant's node, for servers",
+                by_tenant(request(61, &[], ""), "kubernetes.io/kubelet-serving", node, "system:nodes"),
+                false,
+            ),
+            (
+                "of another node",
+                by_tenant(request(61, &[], ""), client, "system:node:edge", "system:nodes"),
+                false,
+            ),
         ];
         for (what, request, expected) in table {
             assert_eq!(is_old(&request, now), expected, "{what}");
@@ -144,7 +179,7 @@ mod tests {
             let all = world.list(REQUESTS).await;
             all.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        // Looked at every hour since the start. The certificate was good for ten minutes.
+        // The certificate was good for ten minutes.
         world.advance(1800).await;
         assert_eq!(left().await, ["denied", "never-made", "waiting"]);
         world.advance(3600).await;

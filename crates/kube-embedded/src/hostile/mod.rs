@@ -4,9 +4,14 @@ mod answers;
 mod chaos;
 mod child;
 mod errors;
+mod inline;
+mod inputs;
 mod lists;
 mod races;
+mod rules;
 mod samples;
+mod selectors;
+mod tenant;
 
 use serde_json::{Value, json};
 

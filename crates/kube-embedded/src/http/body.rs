@@ -3,12 +3,13 @@
 //! It is read before the request takes a seat, so that a slow sender holds nothing but its own connection and what it
 //! has sent.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
 use governor::bytes::Reserved;
 use governor::{Flow, Governor, Level};
+use http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -43,14 +44,19 @@ where
         return Ok(RequestBody::default());
     }
     let mut body = pin!(body);
-    let read = collect(&mut body, governor, level, flow).await;
-    if let Err(error) = &read
-        && error.code != 408
-    {
-        let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-        let _ = timeout(DISCARD_TIMEOUT, rest).await;
+    collect(&mut body, governor, level, flow).await
+}
+
+/// Reads and drops the rest of the body of a request that was refused with `status`.
+pub async fn discard<B>(mut body: Pin<&mut B>, status: StatusCode)
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    if status == StatusCode::REQUEST_TIMEOUT || body.is_end_stream() {
+        return;
     }
-    read
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }
 
 async fn collect<B>(body: &mut B, governor: &Governor, level: Level, flow: Flow) -> Result<RequestBody>

@@ -1,7 +1,7 @@
 //! Whose budgets a request uses: its priority level and its flow.
 //!
 //! Invariant: a tenant cannot multiply its flows. ServiceAccounts of one namespace, which it can create and mint tokens for, are
-//! one flow; with [`ServiceAccountFlows::group_label`], those of all namespaces of one group are.
+//! one flow; with [`ServiceAccountFlows::group_labels`], those of all namespaces of one group are.
 
 use std::net::IpAddr;
 
@@ -15,13 +15,14 @@ use crate::store::Store;
 pub struct ServiceAccountFlows {
     /// Namespaces whose ServiceAccounts have a flow each. Tenants must not be able to create any there.
     pub separate_in: Vec<String>,
-    /// Namespaces with the same value of this label share one flow. Tenants must not be able to change it.
-    pub group_label: Option<String>,
+    /// Namespaces with the same value of the first of these labels that they have share one flow. Tenants must not be able to change
+    /// them.
+    pub group_labels: Vec<String>,
 }
 
 impl Default for ServiceAccountFlows {
     fn default() -> Self {
-        Self { separate_in: vec!["kube-system".to_owned()], group_label: None }
+        Self { separate_in: vec!["kube-system".to_owned()], group_labels: Vec::new() }
     }
 }
 
@@ -41,9 +42,11 @@ impl FlowKey {
         else {
             return Self::User(user.name.clone());
         };
-        let group = flows.group_label.as_deref().and_then(|label| {
-            let object = store.get("namespaces", "", namespace)?;
-            object.label(label).filter(|value| !value.is_empty()).map(str::to_owned)
+        let object =
+            if flows.group_labels.is_empty() { None } else { store.get("namespaces", "", namespace) };
+        let group = object.and_then(|object| {
+            let mut values = flows.group_labels.iter().filter_map(|label| object.label(label));
+            values.find(|value| !value.is_empty()).map(str::to_owned)
         });
         group.map_or_else(|| Self::Namespace(namespace.to_owned()), Self::Group)
     }
@@ -87,27 +90,38 @@ mod tests {
     #[tokio::test]
     async fn service_accounts_of_a_namespace_or_group_of_namespaces_are_one_flow() {
         let store = Store::in_memory();
-        for (name, labels) in [("a", json!({"group": "g"})), ("b", json!({"group": "g"})), ("c", json!({}))] {
+        let namespaces = [
+            ("a", json!({"group": "g"})),
+            ("b", json!({"group": "g"})),
+            ("c", json!({})),
+            ("d", json!({"group": "other", "owner": "g"})),
+            ("e", json!({"group": "third", "owner": "g"})),
+        ];
+        for (name, labels) in namespaces {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
             let key = Key::new(&"namespaces".into(), "", name);
             let change = Change { key, expect: Expect::Absent, op: Op::Put(object) };
             store.commit(vec![change]).await.unwrap();
         }
-        let of = |name: &str, label: Option<&str>| {
+        let of = |name: &str, labels: &[&str]| {
             let flows = ServiceAccountFlows {
                 separate_in: vec!["people".to_owned()],
-                group_label: label.map(str::to_owned),
+                group_labels: labels.iter().map(|label| (*label).to_owned()).collect(),
             };
             FlowKey::of(&User { name: name.to_owned(), ..User::default() }, &flows, &store)
         };
         let account = |namespace: &str, name: &str| format!("system:serviceaccount:{namespace}:{name}");
-        assert_eq!(of(&account("a", "x"), None), of(&account("a", "y"), None));
-        assert_ne!(of(&account("a", "x"), None), of(&account("b", "x"), None));
-        assert_eq!(of(&account("a", "x"), Some("group")), of(&account("b", "y"), Some("group")));
-        assert_ne!(of(&account("a", "x"), Some("group")), of(&account("c", "x"), Some("group")));
-        assert_ne!(of(&account("people", "x"), None), of(&account("people", "y"), None));
-        assert_ne!(of("jane", None), of("joe", None));
+        assert_eq!(of(&account("a", "x"), &[]), of(&account("a", "y"), &[]));
+        assert_ne!(of(&account("a", "x"), &[]), of(&account("b", "x"), &[]));
+        assert_eq!(of(&account("a", "x"), &["group"]), of(&account("b", "y"), &["group"]));
+        assert_ne!(of(&account("a", "x"), &["group"]), of(&account("c", "x"), &["group"]));
+        assert_ne!(of(&account("people", "x"), &[]), of(&account("people", "y"), &[]));
+        assert_ne!(of("jane", &[]), of("joe", &[]));
         // Users and namespaces of one name are different callers.
-        assert_ne!(of("a", None), of(&account("a", "x"), None));
+        assert_ne!(of("a", &[]), of(&account("a", "x"), &[]));
+        // The first label that a namespace has counts; the others are for those without it.
+        assert_ne!(of(&account("d", "x"), &["group", "owner"]), of(&account("e", "y"), &["group", "owner"]));
+        assert_eq!(of(&account("d", "x"), &["owner", "group"]), of(&account("e", "y"), &["owner", "group"]));
+        assert_eq!(of(&account("d", "x"), &["owner", "group"]), of(&account("a", "y"), &["owner", "group"]));
     }
 }

@@ -91,13 +91,19 @@ impl ApiService {
         let cluster = self.cluster;
         let started = Instant::now();
         let mut trail = RequestAudit::begin(cluster.auditor(), &parts, self.address);
-        let work = AssertUnwindSafe(handle(&cluster, &parts, self.address, body, &mut trail)).catch_unwind();
+        let mut body = std::pin::pin!(body);
+        let work = handle(&cluster, &parts, self.address, body.as_mut(), &mut trail);
+        let work = AssertUnwindSafe(work).catch_unwind();
         let format = negotiate::of_refusals(header(&parts.headers, &ACCEPT));
         let mut response = match work.await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => respond::refusal(&error, format),
             Err(_) => respond::refusal(&panicked(&cluster, &parts), format),
         };
+        // On HTTP/1 an unread body closes the connection, possibly under the next request that is already on its way.
+        if self.identity.is_none() && response.status().is_client_error() {
+            body::discard(body, response.status()).await;
+        }
         trail.end(&mut response);
         count(&cluster, &parts, response.status().as_u16(), started.elapsed());
         response

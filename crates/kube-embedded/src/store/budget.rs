@@ -1,6 +1,6 @@
-//! Storage budgets: how many bytes the objects of one group of namespaces may take.
+//! Storage budgets: how many bytes the objects of one group of namespaces may take, and those of all groups together.
 //!
-//! A Namespace joins a group by the value of a label. All objects in it belong to that group, whatever their own labels say. A
+//! A Namespace joins a group by the value of a label, the first of several that it has. All objects in it belong to that group, whatever their own labels say. A
 //! cluster-scoped object, and one in a namespace without the label, belongs to the group that its own label names, if any.
 //!
 //! [`Usage`] is part of the store's state: it is counted from all objects when the store opens, and changed by each published
@@ -28,14 +28,18 @@ const NAMESPACES: &str = "namespaces";
 const SMALL_GROWTH: u64 = 16 << 10;
 /// Small new objects of the cluster's own may exceed a budget by this part of it: a Lease, an Event, a record.
 const RESERVE_DIVISOR: u64 = 8;
+/// A group below this part of its budget may use the last of the capacity, so that a few large groups do not stop all others.
+const SMALL_GROUP_DIVISOR: u64 = 16;
 
-/// A limit of stored bytes for each group of namespaces.
+/// Limits of stored bytes for groups of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageBudget {
-    /// The label whose value names the group.
-    pub label: String,
+    /// The labels whose value names the group. The first one that an object has counts.
+    pub labels: Vec<String>,
     /// Bytes of one group.
     pub limit: u64,
+    /// Bytes of all groups together.
+    pub capacity: u64,
 }
 
 /// How far a write may go beyond the budget. A write that does not grow its group is never refused.
@@ -44,27 +48,39 @@ pub enum Allowance {
     /// Counted, never refused: deletions, status, the store's own maintenance.
     #[default]
     Unlimited,
-    /// Small updates are not refused, and small new objects may use a reserve of an eighth of the budget.
+    /// Small updates are not refused, and small new objects may use a reserve of an eighth of the budget and of the capacity.
     Small,
     Nothing,
 }
 
 /// A refused write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OverBudget {
-    pub group: Box<str>,
-    pub used: u64,
-    pub requested: u64,
-    pub limit: u64,
+pub enum OverBudget {
+    Group {
+        group: Box<str>,
+        used: u64,
+        requested: u64,
+        limit: u64,
+    },
+    /// What other groups use is not told.
+    Capacity {
+        requested: u64,
+        capacity: u64,
+    },
 }
 
 impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { group, used, requested, limit } = self;
-        write!(
-            f,
-            "exceeded storage budget of {group:?}: used {used} bytes, requested {requested}, limit {limit}"
-        )
+        match self {
+            Self::Group { group, used, requested, limit } => write!(
+                f,
+                "exceeded storage budget of {group:?}: used {used} bytes, requested {requested}, limit {limit}"
+            ),
+            Self::Capacity { requested, capacity } => write!(
+                f,
+                "exceeded storage capacity of all tenants together: requested {requested} bytes, capacity {capacity}"
+            ),
+        }
     }
 }
 
@@ -72,9 +88,16 @@ impl fmt::Display for OverBudget {
 #[derive(Debug)]
 pub(super) struct Usage {
     budget: StorageBudget,
-    groups: HashMap<Box<str>, u64>,
+    groups: Groups,
     namespaces: HashMap<Box<str>, NamespaceUsage>,
     refusals: AtomicU64,
+}
+
+/// The stored bytes of each group, and of all together.
+#[derive(Debug, Default)]
+struct Groups {
+    bytes: HashMap<Box<str>, u64>,
+    total: u64,
 }
 
 /// The stored bytes of one namespace.
@@ -97,7 +120,7 @@ pub(super) struct Growth<'a> {
 
 impl Usage {
     pub fn new(budget: StorageBudget) -> Self {
-        Self { budget, groups: HashMap::new(), namespaces: HashMap::new(), refusals: AtomicU64::default() }
+        Self { budget, groups: Groups::default(), namespaces: HashMap::new(), refusals: AtomicU64::default() }
     }
 
     /// Counts one change of the state.
@@ -134,7 +157,7 @@ impl Usage {
             group = namespace.group.as_deref().or(label);
         }
         if let Some(group) = group {
-            change(&mut self.groups, group, bytes, is_added);
+            self.groups.change(group, bytes, is_added);
         }
     }
 
@@ -186,30 +209,77 @@ impl Usage {
 
     /// The bytes of a group.
     pub fn of(&self, group: &str) -> u64 {
-        self.groups.get(group).copied().unwrap_or_default()
+        self.groups.bytes.get(group).copied().unwrap_or_default()
     }
 
     fn largest(&self) -> u64 {
-        self.groups.values().copied().max().unwrap_or_default()
+        self.groups.bytes.values().copied().max().unwrap_or_default()
     }
 
     fn check(&self, growth: &Growth<'_>, pending: i64, allowance: Allowance) -> Result<(), OverBudget> {
         let requested = u64::try_from(growth.bytes).unwrap_or_default();
-        if requested == 0 || allowance == Allowance::Unlimited {
+        if is_exempt(requested, growth.creates, allowance) {
             return Ok(());
         }
         let limit = self.budget.limit;
         let used = self.of(growth.group).saturating_add_signed(pending);
-        let is_small = allowance == Allowance::Small && requested <= SMALL_GROWTH;
-        if is_small && !growth.creates {
-            return Ok(());
-        }
-        let most = if is_small { limit.saturating_add(limit / RESERVE_DIVISOR) } else { limit };
+        let most = if is_small(requested, allowance) { with_reserve(limit) } else { limit };
         if used.saturating_add(requested) <= most {
             return Ok(());
         }
         self.refusals.fetch_add(1, Ordering::Relaxed);
-        Err(OverBudget { group: growth.group.into(), used, requested, limit })
+        Err(OverBudget::Group { group: growth.group.into(), used, requested, limit })
+    }
+
+    fn check_capacity(
+        &self,
+        growth: &[Growth<'_>],
+        pending: &Pending,
+        allowance: Allowance,
+    ) -> Result<(), OverBudget> {
+        let requested = growth.iter().fold(0_i64, |sum, growth| sum.saturating_add(growth.bytes));
+        let requested = u64::try_from(requested).unwrap_or_default();
+        if is_exempt(requested, growth.iter().any(|growth| growth.creates), allowance) {
+            return Ok(());
+        }
+        let StorageBudget { limit, capacity, .. } = self.budget;
+        let is_small_group = |growth: &Growth<'_>| {
+            let used = self.of(growth.group).saturating_add_signed(pending.of(growth.group));
+            used.saturating_add_signed(growth.bytes) <= limit / SMALL_GROUP_DIVISOR
+        };
+        let most = if is_small(requested, allowance) {
+            with_reserve(capacity)
+        } else if growth.iter().filter(|growth| growth.bytes > 0).all(is_small_group) {
+            capacity
+        } else {
+            capacity.saturating_sub(capacity / RESERVE_DIVISOR)
+        };
+        let used = self.groups.total.saturating_add_signed(pending.total);
+        if used.saturating_add(requested) <= most {
+            return Ok(());
+        }
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+        Err(OverBudget::Capacity { requested, capacity })
+    }
+}
+
+/// Whether a write is counted and not checked.
+fn is_exempt(requested: u64, creates: bool, allowance: Allowance) -> bool {
+    requested == 0 || allowance == Allowance::Unlimited || (is_small(requested, allowance) && !creates)
+}
+
+fn is_small(requested: u64, allowance: Allowance) -> bool {
+    allowance == Allowance::Small && requested <= SMALL_GROWTH
+}
+
+fn with_reserve(limit: u64) -> u64 {
+    limit.saturating_add(limit / RESERVE_DIVISOR)
+}
+
+impl Groups {
+    fn change(&mut self, group: &str, bytes: u64, is_added: bool) {
+        self.total = sum(self.total, bytes, is_added);
+        change(&mut self.bytes, group, bytes, is_added);
     }
 }
 
@@ -219,12 +289,12 @@ impl NamespaceUsage {
     }
 
     /// Adds all that the namespace holds to the groups it belongs to, or takes it away.
-    fn count(&self, groups: &mut HashMap<Box<str>, u64>, is_added: bool) {
+    fn count(&self, groups: &mut Groups, is_added: bool) {
         match &self.group {
-            Some(group) => change(groups, group, self.total, is_added),
+            Some(group) => groups.change(group, self.total, is_added),
             None => {
                 for (group, bytes) in &self.labelled {
-                    change(groups, group, *bytes, is_added);
+                    groups.change(group, *bytes, is_added);
                 }
             }
         }
@@ -233,7 +303,10 @@ impl NamespaceUsage {
 
 /// The admitted growth of transactions that are not published yet.
 #[derive(Debug, Default)]
-pub(super) struct Pending(HashMap<Box<str>, i64>);
+pub(super) struct Pending {
+    groups: HashMap<Box<str>, i64>,
+    total: i64,
+}
 
 impl Pending {
     /// Whether a transaction fits. It is not counted before [`Self::add`].
@@ -243,25 +316,31 @@ impl Pending {
         growth: &[Growth<'_>],
         allowance: Allowance,
     ) -> Result<(), OverBudget> {
-        let pending = |group: &str| self.0.get(group).copied().unwrap_or_default();
-        growth.iter().try_for_each(|growth| usage.check(growth, pending(growth.group), allowance))
+        growth.iter().try_for_each(|growth| usage.check(growth, self.of(growth.group), allowance))?;
+        usage.check_capacity(growth, self, allowance)
     }
 
     pub fn add(&mut self, growth: &[Growth<'_>]) {
         for Growth { group, bytes, .. } in growth {
-            match self.0.get_mut(*group) {
+            self.total = self.total.saturating_add(*bytes);
+            match self.groups.get_mut(*group) {
                 Some(pending) => *pending = pending.saturating_add(*bytes),
                 None => {
-                    self.0.insert((*group).into(), *bytes);
+                    self.groups.insert((*group).into(), *bytes);
                 }
             }
         }
     }
+
+    fn of(&self, group: &str) -> i64 {
+        self.groups.get(group).copied().unwrap_or_default()
+    }
 }
 
-/// The group that an object's own label names.
+/// The group that an object's own labels name.
 fn label<'a>(budget: &StorageBudget, object: &'a Object) -> Option<&'a str> {
-    object.label(&budget.label).filter(|value| !value.is_empty())
+    let mut values = budget.labels.iter().filter_map(|label| object.label(label));
+    values.find(|value| !value.is_empty())
 }
 
 fn signed(object: &Object) -> i64 {
@@ -299,15 +378,20 @@ impl Collector for StorageCollector {
         let state = self.0.state.read();
         let Some(usage) = state.usage() else { return Ok(()) };
         let (refusals, largest) = (usage.refusals.load(Ordering::Relaxed), usage.largest());
+        let total = usage.groups.total;
         drop(state);
-        let help = "Writes refused because a storage budget was exceeded";
+        let help = "Writes refused because a storage budget or the storage capacity was exceeded";
         let name = "kube_embedded_storage_budget_refusals";
         let counter = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         ConstCounter::new(refusals).encode(counter)?;
         let help = "Stored bytes of the largest group of namespaces";
         let name = "kube_embedded_storage_budget_largest_bytes";
         let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        ConstGauge::new(i64::try_from(largest).unwrap_or(i64::MAX)).encode(gauge)
+        ConstGauge::new(i64::try_from(largest).unwrap_or(i64::MAX)).encode(gauge)?;
+        let help = "Stored bytes of all groups of namespaces";
+        let name = "kube_embedded_storage_budget_used_bytes";
+        let gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        ConstGauge::new(i64::try_from(total).unwrap_or(i64::MAX)).encode(gauge)
     }
 }
 

@@ -10,14 +10,17 @@ use super::super::{Change, CommitError, Expect, Op, Options, Store};
 use super::*;
 
 const LABEL: &str = "team";
+/// Its value comes before that of [`LABEL`].
+const OWNER: &str = "owner";
 
-fn options(limit: u64) -> Options {
-    let budget = Some(StorageBudget { label: LABEL.to_owned(), limit });
+fn options(limit: u64, capacity: u64) -> Options {
+    let labels = vec![OWNER.to_owned(), LABEL.to_owned()];
+    let budget = Some(StorageBudget { labels, limit, capacity });
     Options { budget, durability: crate::store::Durability::Relaxed, ..Options::default() }
 }
 
 fn store(limit: u64) -> Arc<Store> {
-    Store::in_memory_with(options(limit))
+    Store::in_memory_with(options(limit, u64::MAX))
 }
 
 fn document(key: &Key, label: Option<&str>, bytes: usize) -> Value {
@@ -84,7 +87,9 @@ fn recount(store: &Store) -> BTreeMap<String, u64> {
 
 fn totals(store: &Store) -> BTreeMap<String, u64> {
     let state = store.shared.state.read();
-    let groups = state.usage().unwrap().groups.iter();
+    let groups = &state.usage().unwrap().groups;
+    assert_eq!(groups.total, groups.bytes.values().sum::<u64>());
+    let groups = groups.bytes.iter();
     groups.map(|(group, bytes)| (group.to_string(), *bytes)).collect()
 }
 
@@ -116,7 +121,7 @@ proptest! {
     fn usage_equals_a_recount_after_every_change_and_restart(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let folder = tempfile::TempDir::new().unwrap();
-        let mut store = Store::open(folder.path(), options(u64::MAX)).unwrap();
+        let mut store = Store::open(folder.path(), options(u64::MAX, u64::MAX)).unwrap();
         let label = |label: u8| ["", "red", "blue"].get(usize::from(label)).copied().filter(|l| !l.is_empty());
         for step in steps {
             match step {
@@ -145,7 +150,7 @@ proptest! {
                 }
                 Step::Restart => {
                     drop(store);
-                    store = Store::open(folder.path(), options(u64::MAX)).unwrap();
+                    store = Store::open(folder.path(), options(u64::MAX, u64::MAX)).unwrap();
                 }
             }
             prop_assert_eq!(totals(&store), recount(&store));
@@ -165,12 +170,10 @@ async fn writes_that_grow_a_full_group_are_refused_and_others_are_not() {
     let refused = write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap_err();
     let used = store.storage_used("acme").unwrap();
     let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
-    assert_eq!((why.group.as_ref(), why.used, why.limit), ("acme", used, 10_000));
-    assert!(why.requested > 6_000 && why.requested < 6_200, "{why}");
-    let words = format!(
-        "exceeded storage budget of \"acme\": used {used} bytes, requested {}, limit 10000",
-        why.requested
-    );
+    let OverBudget::Group { requested, .. } = why else { panic!("{why}") };
+    assert!(requested > 6_000 && requested < 6_200, "{why}");
+    let words =
+        format!("exceeded storage budget of \"acme\": used {used} bytes, requested {requested}, limit 10000");
     assert_eq!(why.to_string(), words);
     assert_eq!(store.count("configmaps", None), 1);
 
@@ -235,6 +238,120 @@ async fn writes_at_once_do_not_exceed_the_budget_together() {
     let made = join_all(writes).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
     assert!((40..50).contains(&made), "{made}");
     assert!(store.storage_used("acme").unwrap() <= 50_000);
+    assert_counted(&store);
+}
+
+/// A namespace with both labels, of the group that its owner names.
+async fn owned(store: &Store, name: &str, team: &str, owner: &str) {
+    let key = namespace(name);
+    let mut object = document(&key, Some(team), 0);
+    object["metadata"]["labels"][OWNER] = owner.into();
+    let change = Change { key, expect: Expect::Absent, op: Op::Put(object) };
+    store.commit(vec![change]).await.unwrap();
+}
+
+#[tokio::test]
+async fn first_label_names_the_group_and_others_stand_in_for_it() {
+    let store = store(10_000);
+    owned(&store, "shop", "shop", "jane").await;
+    owned(&store, "shop-test", "shop-test", "jane").await;
+    write(&store, &namespace("older"), Some("jane"), 0, Allowance::Nothing).await.unwrap();
+    write(&store, &map("shop", "a"), None, 4_000, Allowance::Nothing).await.unwrap();
+    write(&store, &map("shop-test", "a"), None, 4_000, Allowance::Nothing).await.unwrap();
+    for name in ["shop", "shop-test", "older"] {
+        let refused = write(&store, &map(name, "b"), None, 4_000, Allowance::Nothing).await;
+        let Err(CommitError::OverBudget(OverBudget::Group { group, .. })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(&*group, "jane");
+    }
+    assert_eq!(store.storage_used("shop"), Some(0));
+}
+
+/// Fills the capacity from four groups, and returns what was refused last.
+async fn filled(store: &Store) -> CommitError {
+    let mut last = None;
+    for group in ["a", "b", "c", "d"] {
+        write(store, &namespace(group), Some(group), 0, Allowance::Nothing).await.unwrap();
+        for n in 0..200 {
+            let key = map(group, &format!("o{n}"));
+            if let Err(error) = write(store, &key, None, 1_000, Allowance::Nothing).await {
+                last = Some(error);
+                break;
+            }
+        }
+    }
+    last.unwrap()
+}
+
+fn used(store: &Store) -> u64 {
+    totals(store).values().sum()
+}
+
+#[tokio::test]
+async fn accounts_cannot_exceed_the_storage_capacity_together() {
+    let (limit, capacity) = (64_000, 160_000);
+    let store = Store::in_memory_with(options(limit, capacity));
+    let refused = filled(&store).await;
+    let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
+    let OverBudget::Capacity { requested, .. } = why else { panic!("{why}") };
+    let words = format!(
+        "exceeded storage capacity of all tenants together: requested {requested} bytes, capacity 160000"
+    );
+    assert_eq!(why.to_string(), words);
+    assert!((130_000..=140_000).contains(&used(&store)), "{}", used(&store));
+
+    // A group that has little finds room after large groups have filled theirs.
+    write(&store, &namespace("good"), Some("good"), 0, Allowance::Nothing).await.unwrap();
+    for n in 0..3 {
+        write(&store, &map("good", &format!("o{n}")), None, 1_000, Allowance::Nothing).await.unwrap();
+    }
+    let large = write(&store, &map("good", "large"), None, 5_000, Allowance::Nothing).await;
+    assert!(matches!(large, Err(CommitError::OverBudget(OverBudget::Capacity { .. }))), "{large:?}");
+
+    // What no group owns is not counted, and what does not grow is not refused.
+    write(&store, &map("system", "a"), None, 100_000, Allowance::Nothing).await.unwrap();
+    write(&store, &map("a", "o0"), None, 900, Allowance::Nothing).await.unwrap();
+    delete(&store, &map("a", "o1")).await;
+    delete(&store, &map("a", "o2")).await;
+    write(&store, &map("b", "again"), None, 1_000, Allowance::Nothing).await.unwrap();
+    assert_counted(&store);
+}
+
+#[tokio::test]
+async fn platform_has_a_reserve_beyond_the_storage_capacity() {
+    let (limit, capacity) = (64_000, 160_000);
+    let store = Store::in_memory_with(options(limit, capacity));
+    filled(&store).await;
+    let full = map("d", "o0");
+    write(&store, &full, None, 9_000, Allowance::Small).await.unwrap();
+    write(&store, &full, None, 60_000, Allowance::Unlimited).await.unwrap();
+    delete(&store, &full).await;
+    let mut made = 0;
+    while write(&store, &map("d", &format!("lease{made}")), None, 1_000, Allowance::Small).await.is_ok() {
+        made += 1;
+    }
+    assert!(made > 20, "{made}");
+    assert!((160_000..=180_000).contains(&used(&store)), "{}", used(&store));
+    let large = write(&store, &map("d", "large"), None, 20_000, Allowance::Small).await;
+    assert!(matches!(large, Err(CommitError::OverBudget(OverBudget::Capacity { .. }))), "{large:?}");
+    assert_counted(&store);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writes_of_several_groups_at_once_do_not_exceed_the_capacity_together() {
+    let (limit, capacity) = (64_000, 80_000);
+    let store = Store::in_memory_with(options(limit, capacity));
+    let writes = (0..200).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let key = map(&format!("n{}", n % 8), &format!("o{n}"));
+            write(&store, &key, Some(&format!("g{}", n % 8)), 1_000, Allowance::Nothing).await.is_ok()
+        })
+    });
+    let made = join_all(writes).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
+    assert!((50..80).contains(&made), "{made}");
+    assert!(used(&store) <= capacity, "{}", used(&store));
     assert_counted(&store);
 }
 

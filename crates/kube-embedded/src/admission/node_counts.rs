@@ -1,0 +1,157 @@
+//! Limits on the number and size of objects that tenants' nodes and join tokens create outside the namespaces of their tenant, where neither
+//! quotas nor storage budgets count: certificate requests, and Events in `default`.
+//!
+//! The number is checked before the write and not with it: parallel requests can exceed it by as many as run at once.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Operation, Request, refusal};
+use crate::access::csr::STORAGE;
+use crate::access::node::{JOINERS, node_of, tenant_of};
+use crate::access::text;
+use crate::error::Result;
+use crate::go::quote;
+use crate::store::Store;
+
+/// Certificate requests of one requester for one signer that exist at the same time. A kubelet that waits for a decision sends four an hour.
+const MAX_REQUESTS: usize = 20;
+/// Bytes of such a request.
+const MAX_REQUEST_BYTES: usize = 32 << 10;
+/// Events of one node in `default`. Kubelets aggregate Events.
+const MAX_EVENTS: usize = 100;
+
+/// The requester and signer of a stored certificate request.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Requested {
+    username: String,
+    signer_name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Stored {
+    spec: Requested,
+}
+
+/// Refuses a new object above a limit. Other users are not concerned.
+pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<()> {
+    if request.operation != Operation::Create {
+        return Ok(());
+    }
+    let node = node_of(request.user).filter(|node| tenant_of(node).is_some());
+    if request.is("certificates.k8s.io", "CertificateSigningRequest") {
+        if node.is_some() || request.user.in_group(JOINERS) {
+            return certificate_request(store, request, object);
+        }
+    } else if let Some(node) = node.filter(|_| request.resource.storage.as_ref() == "events") {
+        return event(store, request, node, object);
+    }
+    Ok(())
+}
+
+fn certificate_request(store: &Store, request: &Request<'_>, object: &Value) -> Result<()> {
+    if object.to_string().len() > MAX_REQUEST_BYTES {
+        let why = format!("a certificate request of a node has at most {} KiB", MAX_REQUEST_BYTES >> 10);
+        return Err(refusal::refused(request, object, why));
+    }
+    let signer = text(&object["spec"], "signerName");
+    let all = store.list(STORAGE, None).objects;
+    let live = all.iter().filter(|stored| {
+        let stored: Stored = serde_json::from_slice(&stored.bytes).unwrap_or_default();
+        stored.spec.username == request.user.name && stored.spec.signer_name == signer
+    });
+    if live.count() >= MAX_REQUESTS {
+        let why = format!(
+            "{} has too many certificate requests for the signer {} (limit {MAX_REQUESTS}): retry when the cluster has removed some",
+            quote(&request.user.name),
+            quote(signer),
+        );
+        return Err(refusal::refused(request, object, why));
+    }
+    Ok(())
+}
+
+/// Events of a tenant's node are named `<node>.<suffix>` there (policy `longshore-tenant-node-events`).
+fn event(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Result<()> {
+    if request.namespace != "default" {
+        return Ok(());
+    }
+    let own = |name: &str| name.strip_prefix(node).is_some_and(|rest| rest.starts_with('.'));
+    if store.select("events", Some("default"), |stored| own(&stored.name)).len() >= MAX_EVENTS {
+        let why =
+            format!("node {} has too many events in the namespace default (limit {MAX_EVENTS})", quote(node));
+        return Err(refusal::refused(request, object, why));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::access::User;
+    use crate::access::testing::{resource, store_object};
+
+    fn csr(name: &str, user: &str, signer: &str) -> Value {
+        json!({"metadata": {"name": name}, "spec": {"username": user, "signerName": signer}})
+    }
+
+    fn refusal_of(store: &Store, user: &User, (group, kind): (&str, &str), object: &Value) -> Option<String> {
+        let resource = resource(group, kind);
+        let request = Request {
+            operation: Operation::Create,
+            resource: &resource,
+            subresource: "",
+            namespace: if kind == "events" { "default" } else { "" },
+            name: "",
+            user,
+            old: None,
+            dry_run: false,
+        };
+        check(store, &request, object).err().map(|error| error.message)
+    }
+
+    #[tokio::test]
+    async fn requests_are_counted_per_requester_and_signer() {
+        const REQUESTS: (&str, &str) = ("certificates.k8s.io", "certificatesigningrequests");
+        let store = Store::in_memory();
+        let token = User::named("system:bootstrap:abcdef", &[JOINERS]);
+        let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes"]);
+        let operators = User::named("system:node:edge", &["system:nodes"]);
+        for user in [&token, &node, &operators] {
+            for number in 0..MAX_REQUESTS {
+                assert_eq!(refusal_of(&store, user, REQUESTS, &csr("x", &user.name, "a/b")), None);
+                let name = format!("{}-{number}", user.name.replace(':', "-"));
+                store_object(&store, STORAGE, csr(&name, &user.name, "a/b")).await;
+            }
+        }
+        let refused = |user: &User, signer: &str| {
+            refusal_of(&store, user, REQUESTS, &csr("x", &user.name, signer)).unwrap_or_default()
+        };
+        assert!(refused(&token, "a/b").contains("(limit 20)"));
+        assert!(refused(&node, "a/b").contains("(limit 20)"));
+        assert_eq!((refused(&token, "a/c"), refused(&operators, "a/b")), (String::new(), String::new()));
+        let other = User::named("system:bootstrap:ghijkl", &[JOINERS]);
+        assert_eq!(refused(&other, "a/b"), "");
+        let mut large = csr("x", &other.name, "a/b");
+        large["metadata"]["managedFields"] = json!([{"manager": "x".repeat(MAX_REQUEST_BYTES)}]);
+        assert!(refusal_of(&store, &other, REQUESTS, &large).unwrap().contains("at most 32 KiB"));
+    }
+
+    #[tokio::test]
+    async fn events_of_a_tenants_node_in_default_are_counted() {
+        let store = Store::in_memory();
+        let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes"]);
+        let event = |name: &str| json!({"metadata": {"name": name, "namespace": "default"}});
+        for number in 0..MAX_EVENTS {
+            assert_eq!(refusal_of(&store, &node, ("", "events"), &event("x")), None);
+            store_object(&store, "events", event(&format!("uaaaaaaaaaa-edge.{number}"))).await;
+        }
+        assert!(refusal_of(&store, &node, ("", "events"), &event("x")).unwrap().contains("(limit 100)"));
+        let neighbour = User::named("system:node:uaaaaaaaaaa-edge2", &["system:nodes"]);
+        assert_eq!(refusal_of(&store, &neighbour, ("", "events"), &event("x")), None);
+    }
+}
