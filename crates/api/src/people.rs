@@ -1,5 +1,6 @@
 //! Who there is, told to those who look after releases: the directory's answers in their words.
 
+use chart_store::Accounts;
 use domain::actor::{Impersonation, Via, Who};
 use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::Capability;
@@ -10,6 +11,13 @@ use tenancy::Tenancy;
 
 /// The accounts and workspaces of the platform.
 pub struct Directory(pub Tenancy);
+
+impl Accounts for Directory {
+    fn account_of(&self, workspace: &str) -> Option<String> {
+        let account = self.0.directory().account_of(&workspace.parse().ok()?);
+        account.map(|account| account.to_string())
+    }
+}
 
 impl People for Directory {
     fn acts_as(

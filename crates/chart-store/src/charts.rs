@@ -27,6 +27,7 @@ use kube_types::package::Origin;
 use kube_types::{HelmRepo, SYSTEM_NAMESPACE, Workspace};
 use outbound::{Access, Client};
 
+use crate::accounts::{Accounts, NoAccounts};
 use crate::credentials;
 use crate::digest::Digest;
 use crate::failure::ChartError;
@@ -42,7 +43,7 @@ use crate::work::{Work, pool_limits};
 const FRESH: Duration = Duration::from_secs(5);
 const REPOS: usize = 8 << 20;
 
-/// For whom a chart is fetched. The work is charged to the budget of the workspace that is named.
+/// For whom a chart is fetched. The work is charged to the budget of the workspace that is named, or of its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// The platform itself, which reads everything.
@@ -64,8 +65,8 @@ impl Reader {
         }
     }
 
-    /// The key of its flow of work.
-    fn flow(&self) -> &str {
+    /// The workspace that is charged; empty for the platform.
+    fn workspace(&self) -> &str {
         match self {
             Self::Platform | Self::Everyone => "",
             Self::PlatformFor(workspace) | Self::Workspace(workspace) => workspace,
@@ -96,6 +97,7 @@ pub struct Charts {
     secrets: Api<Secret>,
     workspaces: Api<Workspace>,
     places: Hearsay<RepoVersion, Result<Place, String>, Arc<kube::Error>>,
+    accounts: Arc<dyn Accounts>,
 }
 
 impl Charts {
@@ -120,7 +122,16 @@ impl Charts {
             workspaces: Api::all(client.clone()),
             secrets: Api::namespaced(client, SYSTEM_NAMESPACE),
             places: Hearsay::new(REPOS, FRESH, Duration::ZERO, |_| true),
+            accounts: Arc::new(NoAccounts),
         }
+    }
+
+    /// The same, with budgets for accounts: their workspaces use them together.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
+        self.packages = self.packages.with_accounts(accounts.clone());
+        self.accounts = accounts;
+        self
     }
 
     pub fn packages(&self) -> &Packages {
@@ -129,13 +140,23 @@ impl Charts {
 
     /// The heavy work of a reader, in the pool that all share.
     pub fn work(&self, reader: &Reader) -> Work {
-        self.fetcher.work().for_flow(reader.flow())
+        self.fetcher.work().for_flow(self.flow(reader.workspace()))
+    }
+
+    /// The key of the flow of work of a workspace: its account or, where it has budgets of its own, itself.
+    fn flow(&self, workspace: &str) -> String {
+        self.accounts.account_of(workspace).unwrap_or_else(|| workspace.to_owned())
+    }
+
+    /// The fetcher that works for the budgets of a workspace.
+    fn fetcher_of(&self, workspace: &str) -> Fetcher {
+        self.fetcher.for_flow(self.flow(workspace))
     }
 
     /// The chart at a source. Nothing is kept by it.
     pub async fn fetch(&self, source: &Source, reader: &Reader) -> Result<Fetched, ChartError> {
         let subject = self.subject(reader).await?;
-        let fetcher = self.fetcher.for_flow(reader.flow());
+        let fetcher = self.fetcher_of(reader.workspace());
         match source {
             Source::Repo { repo, chart, version } => {
                 let place = self.place(repo, reader).await?;
@@ -180,7 +201,7 @@ impl Charts {
     /// What a repository has. A registry does not tell.
     pub async fn index(&self, repo: &str, reader: &Reader) -> Result<Arc<Index>, ChartError> {
         match self.place(repo, reader).await? {
-            Place::Served(repository) => self.fetcher.for_flow(reader.flow()).index(&repository).await,
+            Place::Served(repository) => self.fetcher_of(reader.workspace()).index(&repository).await,
             Place::Given(_, index) => Ok(index),
             Place::Registry { .. } => Err(ChartError::BadRepo {
                 repo: repo.to_owned(),
@@ -200,7 +221,7 @@ impl Charts {
             }
             _ => None,
         };
-        let fetcher = self.fetcher.for_flow(&repo.spec.workspace);
+        let fetcher = self.fetcher_of(&repo.spec.workspace);
         match place(&name, repo, secret.as_ref(), fetcher.work()).await {
             Ok(Place::Served(repository)) => fetcher.check(&repository).await,
             Ok(Place::Given(..) | Place::Registry { .. }) => Ok(()),

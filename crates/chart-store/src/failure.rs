@@ -36,9 +36,9 @@ pub enum ChartError {
     #[error("the archive is no chart: {0}")]
     Load(LoadError),
     #[error(
-        "the chart has files of more than {unpacked} bytes, or values and metadata of more than {parsed}"
+        "the chart has files of more than {unpacked} bytes, templates of more than {templates}, or values and metadata of more than {parsed}"
     )]
-    Unpacked { unpacked: usize, parsed: usize },
+    Unpacked { unpacked: usize, parsed: usize, templates: usize },
     /// The budget of the workspace, or of all, is used up for the moment.
     #[error("fetching and unpacking charts: {0}; try again later")]
     Work(#[from] WorkError),
@@ -63,10 +63,10 @@ pub enum ChartError {
     #[error("the archive has {size} bytes, and {limit} are the most")]
     TooLarge { size: usize, limit: usize },
     #[error(
-        "the package quota of workspace `{workspace}` is {limit} bytes ([store] quota): {used} are used and {wanted} more are needed; \
+        "the package quota of {owner} is {limit} bytes ([store] quota): {used} are used and {wanted} more are needed; \
          delete releases that use old charts, or wait until unused packages are collected"
     )]
-    OverQuota { workspace: String, wanted: u64, used: u64, limit: u64 },
+    OverQuota { owner: String, wanted: u64, used: u64, limit: u64 },
     #[error(
         "the package store is full: all packages have {limit} bytes together ([store] capacity) and {wanted} more are needed"
     )]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use domain::Kind;
 use governor::bytes::Reserved;
-use governor::work::WorkError;
+use governor::work::{Ticket, WorkError};
 use helm_chart::index::{ChartVersion, Index, IndexError, MAX_ENTRY, MAX_WHOLE};
 use helm_template::profile::Profile;
 use outbound::{Access, Address, Ask, Client, Failure, Validators};
@@ -222,5 +222,13 @@ pub async fn parse(
     // Parsed as a whole if it is small, entry by entry if not: a text of the latter kind is never held as data.
     let whole = if text.len() > MAX_WHOLE { MAX_ENTRY } else { text.len() };
     let needed = whole * PARSED_FACTOR + versions * PLACE;
-    Ok(work.run(needed as u64, Some(held), move |_| Index::parse_bounded(&text, profile)).await??)
+    let read = move |ticket: &Ticket| {
+        let interrupt = || ticket.check().map_err(|interrupted| interrupted.to_string().into());
+        let index = Index::parse_bounded(&text, profile, &interrupt);
+        index.map_err(|error| match ticket.check() {
+            Err(interrupted) => IndexFailure::Work(interrupted.into()),
+            Ok(()) => error.into(),
+        })
+    };
+    work.run(needed as u64, Some(held), read).await?
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use governor::bytes::Reserved;
-use governor::work::WorkError;
+use governor::work::{Ticket, WorkError};
 use helm_chart::archive::Limits;
 use helm_chart::{Chart, Loader};
+use helm_template::budget::weigh_members;
 use helm_template::profile::Profile;
 
 use crate::digest::Digest;
@@ -15,10 +16,15 @@ use crate::work::Work;
 
 /// Bytes of memory that a byte of parsed YAML takes at most, as data and while it is parsed.
 const PARSED_FACTOR: usize = 32;
-/// The most that the files of a chart may have when the server unpacks it, and those of them that are parsed. Both fit into the
-/// share of one workspace.
+/// The most that the files of a chart may have when the server unpacks it, those of them that are parsed then, and its templates,
+/// which are parsed when it is rendered. All fit into the share of one workspace.
 pub const LARGEST_UNPACKED: usize = 64 << 20;
 pub const LARGEST_PARSED: usize = 2 << 20;
+pub const LARGEST_TEMPLATES: usize = 16 << 20;
+/// What a file takes besides its content: its header in the archive, and its places in lists of the chart.
+const FILE_BYTES: usize = 1 << 10;
+/// Files whose content is kept parsed besides.
+const METADATA: [&str; 4] = ["Chart.yaml", "Chart.lock", "requirements.yaml", "requirements.lock"];
 /// Sizes that are tried first: nearly all charts are smaller.
 const USUAL_UNPACKED: usize = 1 << 20;
 const USUAL_PARSED: usize = 128 << 10;
@@ -76,7 +82,7 @@ impl Fetched {
         if !work.is_bounded() {
             return Self::load(bytes, profile).await;
         }
-        let all = Limits::of(profile);
+        let all = Limits { templates: LARGEST_TEMPLATES, ..Limits::of(profile) };
         let most = Limits { unpacked: LARGEST_UNPACKED, parsed: LARGEST_PARSED, ..all };
         let likely = promised(&bytes).saturating_mul(2).saturating_add(USUAL_UNPACKED);
         let usual = Limits { unpacked: likely.min(LARGEST_UNPACKED), parsed: USUAL_PARSED, ..all };
@@ -90,7 +96,11 @@ impl Fetched {
         };
         match loaded {
             Err(ChartError::Load(error)) if error.is_too_large() => {
-                Err(ChartError::Unpacked { unpacked: LARGEST_UNPACKED, parsed: LARGEST_PARSED })
+                Err(ChartError::Unpacked {
+                    unpacked: LARGEST_UNPACKED,
+                    parsed: LARGEST_PARSED,
+                    templates: LARGEST_TEMPLATES,
+                })
             }
             done => done,
         }
@@ -104,8 +114,14 @@ impl Fetched {
     ) -> Result<Self, ChartError> {
         let headers = limits.unpacked / 4 + (1 << 20);
         let needed = limits.unpacked + headers + limits.parsed * PARSED_FACTOR;
-        let loaded = work.run(needed as u64, Some(held), move |_| {
-            let chart = Loader::with_limits(profile, limits).archive(&bytes).map_err(ChartError::Load)?;
+        let loaded = work.run(needed as u64, Some(held), move |ticket: &Ticket| {
+            let interrupt = ticket.interrupt();
+            let interrupt = move || interrupt.check().map_err(|interrupted| interrupted.to_string().into());
+            let loaded = Loader::with_limits(profile, limits).interrupted_by(interrupt).archive(&bytes);
+            let chart = loaded.map_err(|error| match ticket.check() {
+                Err(interrupted) => ChartError::Work(interrupted.into()),
+                Ok(()) => ChartError::Load(error),
+            })?;
             Ok(Self { digest: Digest::of(&bytes), chart: Arc::new(chart), bytes })
         });
         loaded.await?
@@ -120,17 +136,18 @@ impl Fetched {
         &self.chart.metadata.name
     }
 
-    /// About how many bytes of memory it holds.
+    /// About how many bytes of memory it holds, but for what it is rendered with.
     pub fn weight(&self) -> usize {
-        fn files(chart: &Chart) -> usize {
+        fn tree(chart: &Chart) -> usize {
             let weigh = |file: &helm_chart::File| {
-                let parsed = if &*file.name == "values.yaml" { PARSED_FACTOR / 2 } else { 1 };
-                file.data.len() * parsed + file.name.len() + 64
+                let parsed = if METADATA.contains(&&*file.name) { PARSED_FACTOR / 2 } else { 0 };
+                // The buffer that files share may be twice as large as they are.
+                file.data.len() * (2 + parsed) + file.name.len() + FILE_BYTES
             };
             let own: usize = chart.raw.iter().map(weigh).sum();
-            own + chart.dependencies.iter().map(files).sum::<usize>()
+            own + weigh_members(&chart.values) + chart.dependencies.iter().map(tree).sum::<usize>()
         }
-        self.bytes.len() + files(&self.chart)
+        self.bytes.len() + tree(&self.chart)
     }
 }
 

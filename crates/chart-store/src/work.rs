@@ -125,6 +125,11 @@ impl Work {
         &self.pool
     }
 
+    /// The pools besides [`Work::pool`], by their names in metrics: downloads, and work that waits for memory.
+    pub fn queues(&self) -> [(&'static str, WorkPool); 2] {
+        [("chart_downloads", self.downloads.clone()), ("chart_turns", self.turns.clone())]
+    }
+
     /// Waits until a download may begin.
     pub async fn download(&self) -> Result<Download, Rejected> {
         let slot = self.downloads.admit(self.in_downloads, 0).await?;

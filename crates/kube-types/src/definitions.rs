@@ -7,7 +7,7 @@ use crate::marks::CRD_REVISION;
 use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace, node_pool};
 
 /// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
-pub const REVISION: u32 = 6;
+pub const REVISION: u32 = 7;
 
 /// A definition, and how it is to be installed.
 pub struct Definition {

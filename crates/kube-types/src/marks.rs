@@ -4,8 +4,8 @@
 
 /// Label of whatever belongs to a workspace; on its namespaces too.
 pub const WORKSPACE: &str = "longshore.dev/workspace";
-/// Label of a workspace's namespaces: the id of the account whose budgets the workspace uses. Workspaces of platform administrators have
-/// none, and use budgets of their own.
+/// Label of whatever belongs to a workspace, its namespaces among it: the id of the account whose budgets it uses. Workspaces of
+/// platform administrators have none, and use budgets of their own.
 pub const ACCOUNT: &str = "longshore.dev/account";
 /// Label of whatever belongs to a user: their id.
 pub const USER: &str = "longshore.dev/user";

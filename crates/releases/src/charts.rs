@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chart_store::{ChartError, Fetched, Reader, Source};
+use helm_engine::CacheMemory;
 use helm_release::render::ReadyChart;
 use kube_types::HelmReleaseSpec;
 use kube_types::package::Origin;
@@ -18,20 +19,58 @@ pub struct Chart {
     pub ready: Arc<ReadyChart>,
 }
 
-/// How many charts are kept ready, and how many bytes together: parsed once, however many releases have them.
+/// How many charts are kept ready, and how many bytes together: parsed once, however many releases have them. What is made of
+/// charts as they are rendered is among the bytes, and never more than them, however many are rendered at once.
 const READY: usize = 32;
 const READY_BYTES: usize = 64 << 20;
 
 /// The charts of the server: each that is used is kept as a package.
 pub struct Charts {
     store: chart_store::Charts,
-    /// The last used at the end.
-    ready: Mutex<VecDeque<(Chart, usize)>>,
+    ready: Ready,
+}
+
+/// The charts that are kept ready, the last used at the end, each with the weight of its files.
+struct Ready {
+    charts: Mutex<VecDeque<(Chart, usize)>>,
+    memory: CacheMemory,
+    limit: usize,
+}
+
+impl Ready {
+    fn new(limit: usize) -> Self {
+        Self { charts: Mutex::default(), memory: CacheMemory::new(limit), limit }
+    }
+
+    fn get(&self, is_meant: impl Fn(&ResolvedChart) -> bool) -> Option<Chart> {
+        let mut charts = self.charts.lock();
+        let at = charts.iter().position(|(chart, _)| is_meant(&chart.resolved))?;
+        let (chart, weight) = charts.remove(at)?;
+        charts.push_back((chart.clone(), weight));
+        // What is made of a chart grows after it was kept.
+        self.shrink(&mut charts);
+        Some(chart)
+    }
+
+    fn put(&self, chart: Chart, weight: usize) {
+        let mut charts = self.charts.lock();
+        charts.push_back((chart, weight));
+        self.shrink(&mut charts);
+    }
+
+    fn shrink(&self, charts: &mut VecDeque<(Chart, usize)>) {
+        let of = |(chart, weight): &(Chart, usize)| chart.ready.weight().saturating_add(*weight);
+        let mut held: usize = charts.iter().map(of).fold(0, usize::saturating_add);
+        while charts.len() > READY || held > self.limit {
+            let Some(oldest) = charts.pop_front() else { break };
+            held = held.saturating_sub(of(&oldest));
+        }
+    }
 }
 
 impl Charts {
     pub fn new(store: chart_store::Charts) -> Self {
-        Self { store, ready: Mutex::default() }
+        Self { store, ready: Ready::new(READY_BYTES) }
     }
 
     pub fn store(&self) -> &chart_store::Charts {
@@ -43,7 +82,7 @@ impl Charts {
         // The platform reads all packages. Whether a workspace does is for the store to say.
         if let Source::Package(name) = source
             && matches!(reader, Reader::Platform | Reader::PlatformFor(_))
-            && let Some(chart) = self.known(|chart| chart.package == *name)
+            && let Some(chart) = self.ready.get(|chart| chart.package == *name)
         {
             return Ok(chart);
         }
@@ -83,16 +122,8 @@ impl Charts {
 
     fn ready(&self, fetched: &Fetched, package: String) -> Chart {
         let digest = fetched.digest.to_string();
-        let known = self.known(|chart| chart.digest == digest);
+        let known = self.ready.get(|chart| chart.digest == digest);
         known.unwrap_or_else(|| self.remember(fetched, digest, package))
-    }
-
-    fn known(&self, is_meant: impl Fn(&ResolvedChart) -> bool) -> Option<Chart> {
-        let mut ready = self.ready.lock();
-        let at = ready.iter().position(|(chart, _)| is_meant(&chart.resolved))?;
-        let (chart, weight) = ready.remove(at)?;
-        ready.push_back((chart.clone(), weight));
-        Some(chart)
     }
 
     fn remember(&self, fetched: &Fetched, digest: String, package: String) -> Chart {
@@ -104,14 +135,9 @@ impl Charts {
             digest,
             package,
         };
-        let chart =
-            Chart { resolved, ready: Arc::new(ReadyChart::new(helm_chart::Chart::clone(&fetched.chart))) };
-        let mut ready = self.ready.lock();
-        ready.push_back((chart.clone(), fetched.weight()));
-        let held = |ready: &VecDeque<(Chart, usize)>| ready.iter().map(|(_, weight)| weight).sum::<usize>();
-        while ready.len() > READY || held(&ready) > READY_BYTES {
-            ready.pop_front();
-        }
+        let ready = ReadyChart::within(helm_chart::Chart::clone(&fetched.chart), self.ready.memory.clone());
+        let chart = Chart { resolved, ready: Arc::new(ready) };
+        self.ready.put(chart.clone(), fetched.weight());
         chart
     }
 }

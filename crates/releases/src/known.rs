@@ -13,7 +13,11 @@ use parking_lot::Mutex;
 use crate::key::Key;
 
 #[derive(Default)]
-pub(crate) struct Known(Mutex<HashMap<Key, Entry>>);
+pub(crate) struct Known {
+    all: Mutex<HashMap<Key, Entry>>,
+    /// The last generation whose preparation ended here, however it ended, by UID.
+    prepared: Mutex<HashMap<Key, (String, Option<i64>)>>,
+}
 
 struct Entry {
     uid: String,
@@ -34,7 +38,7 @@ impl Known {
         interval: Option<SignedDuration>,
         now: Timestamp,
     ) -> Option<String> {
-        let all = self.0.lock();
+        let all = self.all.lock();
         let entry = all.get(key).filter(|entry| entry.is_of(release))?;
         let fresh = interval.is_none_or(|interval| now.duration_since(entry.at) < interval);
         fresh.then(|| entry.spec_hash.clone())
@@ -42,12 +46,12 @@ impl Known {
 
     /// When it was last looked at whole.
     pub fn looked(&self, key: &Key) -> Option<Timestamp> {
-        self.0.lock().get(key).map(|entry| entry.at)
+        self.all.lock().get(key).map(|entry| entry.at)
     }
 
     /// It was looked at whole.
     pub fn learn(&self, key: &Key, release: &HelmRelease, spec_hash: &str, now: Timestamp) {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let objects = all
             .remove(key)
             .filter(|entry| Some(&entry.uid) == release.uid().as_ref())
@@ -64,19 +68,39 @@ impl Known {
 
     /// The objects of that revision.
     pub fn objects(&self, key: &Key, revision: i64) -> Option<Arc<[Id]>> {
-        let all = self.0.lock();
+        let all = self.all.lock();
         let (of, objects) = all.get(key)?.objects.as_ref()?;
         (*of == revision).then(|| objects.clone())
     }
 
     pub fn learn_objects(&self, key: &Key, revision: i64, objects: Arc<[Id]>) {
-        if let Some(entry) = self.0.lock().get_mut(key) {
+        if let Some(entry) = self.all.lock().get_mut(key) {
             entry.objects = Some((revision, objects));
         }
     }
 
+    /// This generation of a release is about to be prepared.
+    pub fn begin_preparation(&self, key: &Key) {
+        self.prepared.lock().remove(key);
+    }
+
+    /// Its preparation ended.
+    pub fn end_preparation(&self, key: &Key, release: &HelmRelease) {
+        let ended = (release.uid().unwrap_or_default(), release.metadata.generation);
+        self.prepared.lock().insert(key.clone(), ended);
+    }
+
+    /// Whether the last preparation of this generation ended here.
+    pub fn is_prepared(&self, key: &Key, release: &HelmRelease) -> bool {
+        let all = self.prepared.lock();
+        all.get(key).is_some_and(|(uid, generation)| {
+            Some(uid) == release.uid().as_ref() && *generation == release.metadata.generation
+        })
+    }
+
     pub fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
+        self.all.lock().remove(key);
+        self.prepared.lock().remove(key);
     }
 }
 

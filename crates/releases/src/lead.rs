@@ -28,7 +28,7 @@ use crate::duration;
 use crate::error::PassError;
 use crate::key::Key;
 use crate::known::Known;
-use crate::people::People;
+use crate::people::{People, flow_of};
 use crate::records::{Mark, Records};
 use crate::soon::{self, Soon};
 use crate::told::Told;
@@ -156,7 +156,7 @@ impl Controller {
         let keys = stream::select(of_requests, of_releases).filter_map(ready);
         let owner = self.clone();
         let tenant_of = move |name: &String| match owner.requests.get(name) {
-            Some(request) => format!("workspace {}", request.spec.workspace),
+            Some(request) => request_tenant(&*owner.people, &request.spec.workspace),
             None => format!("request {name}"),
         };
         queue::run_fair("helm-request", keys, REQUEST_SLOTS, tenant_of, move |name: &String| {
@@ -186,10 +186,7 @@ impl Controller {
         ]);
         let keys = keys.filter_map(ready).inspect(move |key| waiters.wake_waiting(key));
         let owner = self.clone();
-        let tenant_of = move |key: &Key| match owner.people.workspace_of(&key.namespace) {
-            Some(workspace) => format!("workspace {workspace}"),
-            None => format!("namespace {}", key.namespace),
-        };
+        let tenant_of = move |key: &Key| release_tenant(&*owner.people, &key.namespace);
         queue::run_fair("helm-release", keys, RELEASE_SLOTS, tenant_of, move |key: &Key| {
             self.clone().release_passed(key.clone())
         })
@@ -230,6 +227,22 @@ impl Controller {
     }
 }
 
+/// The key of a request in the fair queue. Workspaces of one account have the same one.
+fn request_tenant(people: &dyn People, workspace: &str) -> String {
+    match workspace.parse() {
+        Ok(workspace) => format!("tenant {}", flow_of(people, &workspace)),
+        Err(_) => format!("workspace {workspace}"),
+    }
+}
+
+/// The key of a release in the fair queue, by its namespace.
+fn release_tenant(people: &dyn People, namespace: &str) -> String {
+    match people.workspace_of(namespace) {
+        Some(workspace) => format!("tenant {}", flow_of(people, &workspace)),
+        None => format!("namespace {namespace}"),
+    }
+}
+
 /// On a task of its own, so that all cores have a share; ended with whoever waits for it.
 fn apart(
     pass: impl Future<Output = Result<Next, PassError>> + Send + 'static,
@@ -267,5 +280,28 @@ fn settle(done: Result<Next, PassError>) -> Result<Next, PassError> {
     match done {
         Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::ids::WorkspaceName;
+
+    use super::*;
+    use crate::people::tests::Accounts;
+
+    #[test]
+    fn workspaces_of_one_account_share_its_slots() {
+        let people = Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "uaaaaaaaaaa"), ("other", "ubbbbbbbbbb")]);
+        let personal: WorkspaceName = "uaaaaaaaaaa".parse().unwrap();
+        assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, "blog"));
+        assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, personal.as_str()));
+        assert_eq!(release_tenant(&people, "shop"), request_tenant(&people, "blog"));
+        assert_ne!(request_tenant(&people, "shop"), request_tenant(&people, "other"));
+        // Workspaces without an account have a share of their own, and so have namespaces without a workspace.
+        assert_eq!(request_tenant(&people, "admins"), "tenant admins");
+        assert_ne!(request_tenant(&people, "admins"), request_tenant(&people, "more"));
+        assert_eq!(release_tenant(&people, "default"), "namespace default");
+        assert_eq!(request_tenant(&people, "?"), "workspace ?");
     }
 }

@@ -29,9 +29,10 @@ use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
 use acts::listen::Listening;
 use charts::Charts;
 use list::List;
-use people::People;
+use people::{People, flow_of};
 use records::Mark;
 use release::identity::Identity;
+use values::work::ValuesPool;
 
 pub mod acts;
 mod announce;
@@ -223,10 +224,20 @@ impl Helms {
         Hold::new(clients.own(), namespace, &self.holder).seeing(&self.sightings)
     }
 
-    /// The share of the renderer's pool for work on releases of a namespace: that of its workspace.
+    /// The share of the renderer's pool for work on releases of a namespace: that of its account or workspace.
     pub fn share(&self, namespace: &str) -> Share {
-        let workspace = self.people.workspace_of(namespace);
-        self.renderer.share(workspace.as_ref().map_or(namespace, |workspace| workspace.as_str()))
+        self.renderer.share(&self.flow(namespace))
+    }
+
+    /// The same for values.
+    pub fn values_pool(&self, namespace: &str) -> ValuesPool {
+        ValuesPool::new(&self.renderer, &self.flow(namespace))
+    }
+
+    /// The account or workspace whose budgets releases of a namespace use; else the namespace.
+    fn flow(&self, namespace: &str) -> String {
+        let flow = self.people.workspace_of(namespace).map(|workspace| flow_of(&*self.people, &workspace));
+        flow.map_or_else(|| namespace.to_owned(), |flow| flow.to_string())
     }
 
     /// The records of a namespace.

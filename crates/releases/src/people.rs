@@ -6,7 +6,7 @@ use jiff::Timestamp;
 #[cfg(test)]
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
-use kube_types::marks::WORKSPACE_UID;
+use kube_types::marks::{ACCOUNT, WORKSPACE_UID};
 
 /// Why a release has no identity to act with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +66,29 @@ pub(crate) fn is_of_living_workspace(
     }
 }
 
+/// Whether an object of `workspace` in this namespace was made for the workspace that has the namespace now.
+pub(crate) fn is_of_owner(
+    people: &dyn People,
+    namespace: &str,
+    workspace: &str,
+    object: &ObjectMeta,
+) -> bool {
+    people.workspace_of(namespace).is_some_and(|owner| {
+        owner.as_str() == workspace && is_of_living_workspace(people, &owner, object)
+    })
+}
+
+/// The flow of a workspace in pools and fair queues: its account or, where it has budgets of its own, itself. The name of a workspace
+/// that is not personal never has the form of an id.
+pub(crate) fn flow_of(people: &dyn People, workspace: &WorkspaceName) -> String {
+    people.account_of(workspace).map_or_else(|| workspace.to_string(), |account| account.to_string())
+}
+
+/// The label of the account whose budgets an object of a workspace uses.
+pub(crate) fn account_label(people: &dyn People, workspace: &WorkspaceName) -> Option<(String, String)> {
+    people.account_of(workspace).map(|account| (ACCOUNT.to_owned(), account.to_string()))
+}
+
 /// The annotation that records for which workspace an object is made.
 pub(crate) fn workspace_annotation(
     people: &dyn People,
@@ -76,8 +99,44 @@ pub(crate) fn workspace_annotation(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+
+    /// Workspaces with their accounts. Each has one namespace of its name.
+    pub(crate) struct Accounts(HashMap<WorkspaceName, UserId>);
+
+    impl Accounts {
+        pub fn new(accounts: &[(&str, &str)]) -> Self {
+            let parsed = accounts.iter().map(|(name, id)| (name.parse().unwrap(), id.parse().unwrap()));
+            Self(parsed.collect())
+        }
+    }
+
+    impl People for Accounts {
+        fn acts_as(
+            &self,
+            _: &UserId,
+            _: &str,
+            _: &WorkspaceName,
+            _: &[String],
+        ) -> Result<Impersonation, IdentityError> {
+            Err(IdentityError::NoAccount)
+        }
+
+        fn administrator(&self, _: &UserId, _: &str) -> Result<Impersonation, IdentityError> {
+            Err(IdentityError::NotAdministrator)
+        }
+
+        fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
+            namespace.parse().ok().filter(|workspace| self.0.contains_key(workspace))
+        }
+
+        fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
+            self.0.get(workspace).cloned()
+        }
+    }
 
     struct Acme;
 

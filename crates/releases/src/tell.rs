@@ -69,9 +69,11 @@ pub(crate) struct Telling {
 impl Telling {
     pub fn new(before: Option<&HelmReleaseStatus>, generation: Option<i64>, now: Timestamp) -> Self {
         let mut status = before.cloned().unwrap_or_default();
-        if status.observed_generation != generation {
+        // What was prepared is known by whoever tells anything else.
+        if status.observed_generation != generation && status.preparing != generation {
             status.interruptions = 0;
         }
+        status.preparing = None;
         status.observed_generation = generation;
         Self { status, generation, now }
     }
@@ -258,7 +260,8 @@ impl Telling {
 
     /// Its operations keep being interrupted. The next attempt is after `pause`, or when the spec changes.
     pub fn crash_looped(mut self, attempted: &str, pause: Duration) -> Self {
-        self.count_interruption();
+        self.status.operation = None;
+        self.status.interruptions = self.status.interruptions.saturating_add(1);
         let message = format!(
             "{} operations in a row were interrupted; the next attempt is in {} s, or when the spec changes",
             self.status.interruptions,

@@ -1,12 +1,25 @@
-//! Memory budgets of the process: what tenants can make it hold stays below 1 GiB in all.
+//! Memory budgets of the process: what requests and work of tenants can make it hold stays below 1 GiB in all. What they store on the
+//! embedded cluster comes on top of it, up to [`STORAGE_CAPACITY`].
 //!
 //! Each budget is enforced where the memory is held; they are decided together here. `docs/limits.md` lists them.
 
 use chart_store::work::pool_limits;
 use governor::LevelLimits;
 use governor::work::WorkLimits;
+use kube_types::marks::{ACCOUNT, WORKSPACE};
 
 const MIB: u64 = 1 << 20;
+
+/// Bytes of all objects of one account on the embedded cluster, unless configured.
+pub const STORAGE_BUDGET: u64 = 128 * MIB;
+/// Bytes of all objects of all tenants on the embedded cluster, unless configured.
+pub const STORAGE_CAPACITY: u64 = 512 * MIB;
+
+/// Labels of the account whose budgets an object uses. Those of workspaces without an account, and objects from before accounts were
+/// recorded, use budgets of their workspace.
+pub fn owner_labels() -> Vec<String> {
+    [ACCOUNT, WORKSPACE].map(str::to_owned).to_vec()
+}
 
 /// Requests to the embedded Kubernetes API: bodies, answers until they are sent, pages of watches.
 pub fn kubernetes() -> LevelLimits {

@@ -77,9 +77,9 @@ pub async fn open_embedded(
         names.push(listen.ip().to_string());
     }
     let mut flows = ServiceAccountFlows::default();
-    // Each person has a ServiceAccount there; those of tenants' namespaces count as their workspace.
+    // Each person has a ServiceAccount there; those of tenants' namespaces count as their account.
     flows.separate_in.push(kube_types::SYSTEM_NAMESPACE.to_owned());
-    flows.group_label = Some(kube_types::marks::WORKSPACE.to_owned());
+    flows.group_labels = budgets::owner_labels();
     let config = embedded::Config {
         data: Some(data.to_owned()),
         names,

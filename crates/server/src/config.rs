@@ -17,6 +17,8 @@ use kube_embedded::sim::Simulation;
 use outbound::policy::Network;
 use tenancy::edge::{JoinTool, ToolError};
 
+use crate::budgets;
+
 /// What the command line said; `None` where it was silent.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
@@ -65,7 +67,7 @@ pub struct Connections {
 /// Budgets of packages of charts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Of each workspace.
+    /// Of each account.
     pub quota: u64,
     /// Of all together.
     pub capacity: u64,
@@ -98,8 +100,10 @@ pub enum Kube {
     Embedded {
         listen: SocketAddr,
         external_url: Option<String>,
-        /// Bytes of all objects of one workspace.
+        /// Bytes of all objects of one account.
         storage_budget: u64,
+        /// Bytes of all objects of all tenants together.
+        storage_capacity: u64,
         /// Nodes that are pretended, and what follows; without it workloads are stored and nothing happens to them.
         simulation: Option<Simulation>,
     },
@@ -157,7 +161,8 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
     ("kube.context",         "",                         "which of the kubeconfig's contexts"),
     ("kube.external_url",    "",                         "how others reach the Kubernetes API"),
-    ("kube.storage_budget",  "256Mi",                    "bytes of all objects of one workspace on the embedded cluster"),
+    ("kube.storage_budget",  "128Mi",                    "bytes of all objects of one account's workspaces on the embedded cluster"),
+    ("kube.storage_capacity", "512Mi",                   "bytes of all objects of all tenants together on the embedded cluster"),
     ("sim.enabled",          "true",                     "simulate nodes and workloads on the embedded cluster"),
     ("sim.nodes",            "3",                        "how many nodes there are from the first start"),
     ("sim.cpu",              "32",                       "CPUs of each"),
@@ -175,7 +180,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
     ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
     ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
-    ("store.quota",          "32Mi",                     "bytes of all packages of charts that one workspace uploaded or fetched"),
+    ("store.quota",          "32Mi",                     "bytes of all packages of charts that one account's workspaces uploaded or fetched"),
     ("store.capacity",       "512Mi",                    "bytes of all packages of charts together"),
     ("limits.connections",   "10000",                    "connections that each port keeps open, as far as the limit of open files allows"),
     ("limits.connections_per_address", "1000",           "of them from one address (IPv6: /64); not counted on the platform's port behind a trusted proxy"),
@@ -243,7 +248,8 @@ impl Config {
         let kube = match given("kube.kubeconfig") {
             Some(file) => {
                 let of_embedded = |key: &str| {
-                    key.starts_with("sim.") || matches!(key, "kube.listen" | "kube.storage_budget")
+                    key.starts_with("sim.")
+                        || matches!(key, "kube.listen" | "kube.storage_budget" | "kube.storage_capacity")
                 };
                 if let Some((key, ..)) =
                     KEYS.iter().find(|(key, ..)| of_embedded(key) && given(key).is_some())
@@ -266,10 +272,10 @@ impl Config {
                     given("kube.listen").map_or("127.0.0.1:6443", String::as_str),
                 )?,
                 external_url: external_url()?,
-                storage_budget: bytes(
-                    "kube.storage_budget",
-                    given("kube.storage_budget").map_or("256Mi", String::as_str),
-                )?,
+                storage_budget: given("kube.storage_budget")
+                    .map_or(Ok(budgets::STORAGE_BUDGET), |text| bytes("kube.storage_budget", text))?,
+                storage_capacity: given("kube.storage_capacity")
+                    .map_or(Ok(budgets::STORAGE_CAPACITY), |text| bytes("kube.storage_capacity", text))?,
                 simulation: simulation(&given)?,
             },
         };
@@ -335,7 +341,7 @@ impl Config {
         let tls = self.tls.as_ref();
         section("tls", &[("cert", tls.map(|tls| path(&tls.cert))), ("key", tls.map(|tls| path(&tls.key)))]);
         match &self.kube {
-            Kube::Embedded { listen, external_url, storage_budget, simulation } => {
+            Kube::Embedded { listen, external_url, storage_budget, storage_capacity, simulation } => {
                 let listen = quoted(&listen.to_string());
                 section(
                     "kube",
@@ -343,6 +349,7 @@ impl Config {
                         ("listen", Some(listen)),
                         ("external_url", external_url.as_deref().map(quoted)),
                         ("storage_budget", Some(storage_budget.to_string())),
+                        ("storage_capacity", Some(storage_capacity.to_string())),
                     ],
                 );
                 let simulation = simulation.as_ref();
@@ -662,7 +669,8 @@ mod tests {
             Kube::Embedded {
                 listen: "127.0.0.1:3".parse().unwrap(),
                 external_url: None,
-                storage_budget: 256 << 20,
+                storage_budget: 128 << 20,
+                storage_capacity: 512 << 20,
                 simulation
             }
         );
@@ -741,6 +749,14 @@ mod tests {
                 "`kube.storage_budget` must be a number of bytes from 1 up, such as 32Mi, not `much`",
             ),
             (
+                "[kube]\nstorage_capacity = \"-1\"\n",
+                "`kube.storage_capacity` must be a number of bytes from 1 up, such as 32Mi, not `-1`",
+            ),
+            (
+                "[kube]\nstorage_capacity = \"1Gi\"\nkubeconfig = \"/a\"\n",
+                "`kube.storage_capacity` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            ),
+            (
                 "[kube]\nstorage_budget = \"1Gi\"\nkubeconfig = \"/a\"\n",
                 "`kube.storage_budget` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
             ),
@@ -779,7 +795,7 @@ mod tests {
     fn what_is_printed_reads_back_the_same() {
         let sum = "ab".repeat(32);
         let edge = format!(
-            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\nquota = \"pods=200\"\nworkspace_quota = \"requests.cpu=2, pods=9\"\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
+            "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\nquota = \"pods=200\"\nworkspace_quota = \"requests.cpu=2, pods=9\"\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\nstorage_capacity = \"3Gi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
         );
         let config = read(&edge, &[], Flags::default()).unwrap();
         assert_eq!(config.accounts.grace_hours, 1);

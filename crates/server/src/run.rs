@@ -11,7 +11,7 @@ use std::{fmt, io};
 use api::people::Directory;
 use api::until_stopped::until_stopped;
 use api::{Api, Metrics, Readiness};
-use chart_store::Charts;
+use chart_store::{Charts, Reader};
 use chart_store::packages::Limits;
 use domain::clock::{Clock, SystemClock};
 use fleet::Fleet;
@@ -22,7 +22,6 @@ use kube_access::{Clients, Lock, Lost};
 use kube_embedded::http::accept::{ConnectionLimits, accept};
 use kube_embedded::store::StorageBudget;
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::WORKSPACE;
 use outbound::{Dialer, Policy};
 use releases::{Releases, Renderer};
 use rustls::pki_types::CertificateDer;
@@ -131,9 +130,10 @@ pub async fn run(
     let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
     let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
-        Kube::Embedded { listen, external_url, storage_budget, simulation } => {
+        Kube::Embedded { listen, external_url, storage_budget, storage_capacity, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
-            let storage = StorageBudget { label: WORKSPACE.to_owned(), limit: *storage_budget };
+            let labels = budgets::owner_labels();
+            let storage = StorageBudget { labels, limit: *storage_budget, capacity: *storage_capacity };
             let audit = Arc::new(KubernetesAudit::new(AuditLog));
             let embedded = cluster::open_embedded(
                 &config.data,
@@ -191,7 +191,8 @@ pub async fn run(
         let of_port = registry.sub_registry_with_prefix("http");
         of_port.register_collector(Box::new(GovernorCollector::new(governor.clone())));
         LostLines::register(registry);
-        let pools = vec![("charts", work)];
+        let mut pools = vec![("charts", work)];
+        pools.extend(releases.charts().store().work(&Reader::Platform).queues());
         match &embedded {
             Some(embedded) => embedded.cluster.metrics().register_with_pools(registry, pools),
             None => registry.register_collector(Box::new(WorkCollector::new(pools))),
@@ -359,6 +360,7 @@ async fn start_releases(
     let limits = Limits { quota, capacity, ..Limits::default() };
     let charts = Charts::with_limits(clients.own(), outgoing, clock.clone(), limits, work.clone());
     let people = Arc::new(Directory(tenancy.clone()));
+    let charts = charts.with_accounts(people.clone());
     let renderer = Renderer::with_pool(work.clone());
     Releases::start_with(renderer, clients.clone(), charts, people, clock.clone(), holder).await
 }

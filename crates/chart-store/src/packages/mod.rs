@@ -3,8 +3,8 @@
 //! The package is written first, then its pieces, which belong to it, then that it is ready; who is killed in between leaves
 //! what the next one completes. Bytes are only believed if they have the digest that the package says.
 //!
-//! A package is read by its recorded readers ([`readers`]), each of which is charged for it: a workspace has a quota, and all packages
-//! together a capacity. Packages that nothing refers to are collected after a grace period ([`collect`]); `keep` extends it.
+//! A package is read by its recorded readers ([`readers`]), and charged once to each of their accounts: an account has a quota, and all
+//! packages together a capacity. A workspace without an account has a quota of its own. Packages that nothing refers to are collected after a grace period ([`collect`]); `keep` extends it.
 
 mod chunks;
 pub mod collect;
@@ -32,6 +32,7 @@ use tokio::time::Instant;
 pub use collect::{Collected, Living, References};
 pub use readers::Subject;
 
+use crate::accounts::{Accounts, NoAccounts};
 use crate::digest::{Digest, NAMED};
 use crate::failure::ChartError;
 use crate::source::Fetched;
@@ -42,7 +43,7 @@ use readers::ReaderEntry;
 pub struct Limits {
     /// One archive.
     pub package: usize,
-    /// All packages that a workspace reads (`[store] quota`).
+    /// All packages that the workspaces of an account read (`[store] quota`).
     pub quota: u64,
     /// All packages (`[store] capacity`).
     pub capacity: u64,
@@ -67,6 +68,7 @@ pub struct Packages {
     chunks: Api<ConfigMap>,
     clock: Arc<dyn Clock>,
     limits: Limits,
+    accounts: Arc<dyn Accounts>,
     kept: Mutex<HashMap<(String, Subject), (Instant, Digest)>>,
     /// One new package or reader at a time, so that two do not use the same bytes of a budget.
     making: tokio::sync::Mutex<()>,
@@ -83,9 +85,17 @@ impl Packages {
             chunks: Api::namespaced(client, SYSTEM_NAMESPACE),
             clock,
             limits,
+            accounts: Arc::new(NoAccounts),
             kept: Mutex::default(),
             making: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// The same, with a quota for each account in place of each workspace.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
+        self.accounts = accounts;
+        self
     }
 
     pub fn limits(&self) -> Limits {
@@ -212,7 +222,10 @@ impl Packages {
             return Ok(package);
         }
         let _one_at_a_time = self.making.lock().await;
-        self.check_budgets(charge(&package), subject, false).await?;
+        // Another workspace of the account may have been charged for it.
+        if !Quota::of(&*self.accounts, subject).is_charged(&package) {
+            self.check_budgets(charge(&package), subject, false).await?;
+        }
         let dropped = readers::surplus(&package).into_iter().map(|key| (key, serde_json::Value::Null));
         let value = ReaderEntry::value(subject.workspace(), self.clock.now());
         let annotations: serde_json::Map<_, _> = dropped.chain([(key, value.into())]).collect();
@@ -221,21 +234,22 @@ impl Packages {
         Ok(self.entries.patch(&package.name_any(), &PatchParams::default(), &patch).await?)
     }
 
-    /// Refuses what would exceed the quota of the workspace or, for a new package, the capacity.
+    /// Refuses what would exceed the quota of the account or workspace or, for a new package, the capacity.
     async fn check_budgets(&self, wanted: u64, subject: &Subject, new: bool) -> Result<(), ChartError> {
+        let mut quota = Quota::of(&*self.accounts, subject);
         let (mut all, mut own) = (0_u64, 0_u64);
         let mut packages = std::pin::pin!(self.all());
         while let Some(package) = packages.try_next().await? {
             let charge = charge(&package);
             all = all.saturating_add(charge);
-            if readers::entry(&package, subject).is_some() {
+            if quota.is_charged(&package) {
                 own = own.saturating_add(charge);
             }
         }
         let is_workspace = matches!(subject, Subject::Workspace { .. });
         if is_workspace && own.saturating_add(wanted) > self.limits.quota {
-            let workspace = subject.workspace().to_owned();
-            return Err(ChartError::OverQuota { workspace, wanted, used: own, limit: self.limits.quota });
+            let limit = self.limits.quota;
+            return Err(ChartError::OverQuota { owner: quota.owner(), wanted, used: own, limit });
         }
         if new && all.saturating_add(wanted) > self.limits.capacity {
             // How much others use is not told.
@@ -300,6 +314,45 @@ impl Packages {
 
     fn forget(&self, name: &str) {
         self.kept.lock().retain(|(kept, _), _| kept != name);
+    }
+}
+
+/// The quota that a subject uses: that of its account or, without one, its own.
+struct Quota<'a> {
+    accounts: &'a dyn Accounts,
+    subject: &'a Subject,
+    account: Option<String>,
+    /// Whether a workspace is of the account.
+    known: HashMap<String, bool>,
+}
+
+impl<'a> Quota<'a> {
+    fn of(accounts: &'a dyn Accounts, subject: &'a Subject) -> Self {
+        let account = accounts.account_of(subject.workspace());
+        Self { accounts, subject, account, known: HashMap::new() }
+    }
+
+    /// Whether the subject or another workspace of its account is a reader.
+    fn is_charged(&mut self, package: &HelmPackage) -> bool {
+        if readers::entry(package, self.subject).is_some() {
+            return true;
+        }
+        let Some(account) = &self.account else { return false };
+        readers::entries(package).any(|ReaderEntry { workspace, .. }| match self.known.get(&workspace) {
+            Some(is_own) => *is_own,
+            None => {
+                let is_own = self.accounts.account_of(&workspace).as_ref() == Some(account);
+                self.known.insert(workspace, is_own);
+                is_own
+            }
+        })
+    }
+
+    fn owner(&self) -> String {
+        match &self.account {
+            Some(account) => format!("account `{account}`"),
+            None => format!("workspace `{}`", self.subject.workspace()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! They are recorded as annotations of the `HelmPackage`, one for each workspace under the UID of the Workspace, so that adding one
 //! is a single merge patch and a new workspace under a former name is no reader. Tenants have no verb on `HelmPackages`.
 //!
-//! Invariant: a reader has had the bytes in hand. Every reader is charged for the package.
+//! Invariant: a reader has had the bytes in hand. The account of every reader is charged for the package, once.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

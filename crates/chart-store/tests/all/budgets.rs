@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chart_store::packages::{LEAST_CHARGE, Limits, Living, References};
 use chart_store::work::pool_limits;
-use chart_store::{ChartError, Charts, Packages, Reader, Source, Subject};
+use chart_store::{Accounts, ChartError, Charts, Packages, Reader, Source, Subject};
 use domain::Kind;
 use domain::clock::SystemClock;
 use flate2::Compression;
@@ -60,6 +60,70 @@ async fn tenant_fills_the_package_store_for_everybody() {
     let refused = put("f", &workspace("third")).await.unwrap_err();
     assert!(refused.to_string().contains("[store] capacity"), "{refused}");
     assert_eq!(refused.kind(), Kind::Exhausted);
+}
+
+/// Workspaces whose names begin alike are of one account; `admins` is of none.
+struct ByPrefix;
+
+impl Accounts for ByPrefix {
+    fn account_of(&self, workspace: &str) -> Option<String> {
+        workspace.split_once('-').map(|(account, _)| account.to_owned())
+    }
+}
+
+#[tokio::test]
+async fn account_multiplies_its_package_quota_by_workspaces() {
+    let world = World::new().await;
+    let limits = Limits { quota: 3 * LEAST_CHARGE, capacity: 100 * LEAST_CHARGE, ..Limits::default() };
+    let packages = Packages::with_limits(world.platform(), Arc::new(SystemClock), limits);
+    let packages = packages.with_accounts(Arc::new(ByPrefix));
+    let put = async |name: &str, subject: &Subject| {
+        packages.put(&fetched(archive(name, "1.0.0")).await, Origin::Upload, subject).await
+    };
+    let owns: Vec<Subject> = (0..11).map(|n| workspace(&format!("greedy-{n}"))).collect();
+    let mut kept = 0;
+    for (n, own) in owns.iter().enumerate() {
+        kept += usize::from(put(&format!("c{n}"), own).await.is_ok());
+    }
+    assert_eq!(kept, 3);
+    let refused = put("d", &owns[9]).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Exhausted);
+    let said = refused.to_string();
+    for word in ["account `greedy`", "[store] quota", "98304 bytes", "98304 are used", "32768 more"] {
+        assert!(said.contains(word), "{said}");
+    }
+    // A package is charged once to the account, and to every other account.
+    put("c0", &owns[10]).await.unwrap();
+    put("c0", &workspace("other-1")).await.unwrap();
+    put("d", &workspace("other-2")).await.unwrap();
+    put("e", &workspace("other-1")).await.unwrap();
+    assert!(put("f", &workspace("other-3")).await.is_err());
+    // Workspaces without an account have a quota each.
+    for name in ["admins", "more"] {
+        for chart in ["c0", "d", "e"] {
+            put(chart, &workspace(name)).await.unwrap();
+        }
+        assert!(put("f", &workspace(name)).await.unwrap_err().to_string().contains(&format!("workspace `{name}`")));
+    }
+}
+
+#[tokio::test]
+async fn work_of_all_workspaces_of_an_account_is_one_flow() {
+    let world = World::new().await;
+    let limits = WorkLimits { bytes: 100 << 20, bytes_per_flow: 10 << 20, ..pool_limits() };
+    let pool = WorkPool::new(&limits);
+    let charts =
+        Charts::with_limits(world.platform(), client(), Arc::new(SystemClock), Limits::default(), pool)
+            .with_accounts(Arc::new(ByPrefix));
+    let reserve = |name: &str| charts.work(&Reader::Workspace(name.to_owned())).reserve(6 << 20);
+    let first = reserve("greedy-1").unwrap();
+    assert!(reserve("greedy-2").is_err(), "the account has 10 MiB");
+    let platform = charts.work(&Reader::PlatformFor("greedy-3".to_owned())).reserve(6 << 20);
+    assert!(platform.is_err(), "its releases are of the account");
+    let others = ["other-1", "admins", "more"].map(|name| reserve(name).unwrap());
+    drop(first);
+    reserve("greedy-2").unwrap();
+    drop(others);
 }
 
 #[tokio::test]

@@ -79,6 +79,9 @@ pub struct HelmReleaseStatus {
     /// Operations in a row that began and never ended, because the server stopped or gave up in the middle.
     #[serde(skip_serializing_if = "is_zero")]
     pub interruptions: i64,
+    /// The generation whose chart and values are being fetched and read, before an operation begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preparing: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +110,7 @@ pub struct HelmState {
 #[serde(rename_all = "camelCase")]
 pub struct Revision {
     pub revision: i64,
-    /// The `spec.version` that it was made of; 0 for a remediation, which repeats an earlier revision.
+    /// The `spec.version` that it was made of; of a rollback, that of the revision it restores.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub version: i64,
     /// SHA-256 over chart, values, manifest and hooks of the record.

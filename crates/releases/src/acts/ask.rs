@@ -1,5 +1,7 @@
 //! Asking for a release.
 
+use std::collections::BTreeMap;
+
 use chart_store::{Reader, Source};
 use domain::Actor;
 use domain::roles::Capability;
@@ -17,7 +19,7 @@ use super::view::ReleaseView;
 use super::{Error, HOST, grant, once, run_as};
 use crate::Releases;
 use crate::charts::Chart;
-use crate::people::workspace_annotation;
+use crate::people::{account_label, workspace_annotation};
 
 /// The first version of a request.
 const FIRST: i64 = 1;
@@ -119,14 +121,17 @@ impl Releases {
         };
         let kept = self.keep_version(&request, &spec, values).await?;
         spec.values_ref = Some(kept.clone());
-        let labels = [
+        let labels: BTreeMap<String, String> = [
             (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
             (WORKSPACE.to_owned(), workspace.to_string()),
-        ];
+        ]
+        .into_iter()
+        .chain(account_label(&*self.parts().people, &workspace))
+        .collect();
         let mut written = HelmRequest {
             metadata: ObjectMeta {
                 name: Some(request.clone()),
-                labels: Some(labels.into()),
+                labels: Some(labels),
                 annotations: workspace_annotation(&*self.parts().people, &workspace),
                 finalizers: Some(vec![REQUEST_FINALIZER.to_owned()]),
                 ..ObjectMeta::default()

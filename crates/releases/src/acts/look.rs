@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::versions::VERSION;
 use super::view::{ChartView, ReleaseView, RevisionView, ValuesView};
-use super::{Error, versions};
+use super::Error;
 use crate::Releases;
 use crate::release::ledger;
 use crate::values::Sensitive;
@@ -30,8 +30,7 @@ impl Releases {
             return Ok(self.view(&release));
         }
         // One that was asked for just now has no release yet, and the watch may not have told of it.
-        let request = self.requests().get_opt(&versions::request_name(super::HOST, namespace, name)).await?;
-        if let Some(request) = request {
+        if let Some(request) = self.living_request(namespace, name).await? {
             return Ok(ReleaseView::of_request(&request));
         }
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);

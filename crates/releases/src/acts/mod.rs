@@ -36,9 +36,10 @@ use domain::{Actor, Place};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use kube::Api;
 use kube_types::request::{AdministratorGrant, RunAs};
-use kube_types::{HelmRelease, HelmRequest};
+use kube_types::{HelmRelease, HelmRequest, HelmRequestSpec};
 
 use crate::Releases;
+use crate::people::is_of_owner;
 use crate::release::identity::{self, Identity};
 use domain::actor::{Impersonation, Via, Who};
 pub use error::Error;
@@ -105,14 +106,25 @@ impl Releases {
         let seen = self.workspace(actor, Capability::ChangeReleases, namespace);
         seen.map_err(|error| if let Error::NotYours(_) = error { unseen() } else { error })?;
         self.allowed(actor, verb, namespace, name).await?;
-        let found = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
-        match found {
+        match self.living_request(namespace, name).await? {
             Some(request) => Ok(request),
             None if self.parts().releases.get_in(namespace, name).is_some() => {
                 Err(Error::ByHand(name.to_owned()))
             }
             None => Err(unseen()),
         }
+    }
+
+    /// The request for a release; none where there is only what a former workspace of the namespace left behind.
+    async fn living_request(&self, namespace: &str, name: &str) -> Result<Option<HelmRequest>, Error> {
+        let found = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
+        Ok(found.filter(|request| self.is_living(request)))
+    }
+
+    /// Whether a request was made for the workspace that has its namespace now.
+    fn is_living(&self, request: &HelmRequest) -> bool {
+        let HelmRequestSpec { namespace, workspace, .. } = &request.spec;
+        is_of_owner(&*self.parts().people, namespace, workspace, &request.metadata)
     }
 
     /// A release in a namespace that they may see; nothing where only Helm's records may tell of it.

@@ -90,7 +90,7 @@ impl Releases {
         };
         let seen = self.workspace(actor, Capability::ReadReleases, &request.spec.namespace);
         seen.map_err(|_| unknown())?;
-        if !(1..=request.spec.version).contains(&version) {
+        if !self.is_living(&request) || !(1..=request.spec.version).contains(&version) {
             return Err(unknown());
         }
         let release = self.parts().releases.get_in(&request.spec.namespace, &request.spec.release_name);

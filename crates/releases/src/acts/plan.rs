@@ -20,10 +20,11 @@ use std::sync::Arc;
 use super::change::Changes;
 use super::compare::{DifferenceView, manifests};
 use super::look::{objects, sensitive};
-use super::{Error, HOST, run_as, versions};
+use super::{Error, run_as};
 use crate::Releases;
 use crate::charts::Chart;
 use crate::helm_options::{self, Action, Inputs};
+use crate::people::flow_of;
 use crate::records;
 use crate::release::TIMEOUT;
 use crate::release::administered;
@@ -89,7 +90,7 @@ impl Releases {
             if as_administrator { Some(Impersonation::administrator(actor.administrator()?)) } else { None };
         let identity =
             Identity { administrator, ..Identity::of_caller(acts_as, run_as(actor)?.user, namespace) };
-        let request = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
+        let request = self.living_request(namespace, name).await?;
         let release = self.parts().releases.get_in(namespace, name);
         if request.is_none() && release.is_some() {
             return Err(Error::ByHand(name.to_owned()));
@@ -119,7 +120,7 @@ impl Releases {
         let ledger = ReadOnlyLedger { release: release.clone(), by: identity.by.clone() };
         let reserved = administered::reserved(clients, &identity, release.as_deref());
         let mut helm = self.parts().helms.acting_for(clients, &identity, reserved, Arc::new(ledger));
-        helm.workspace = Some(workspace.as_str().into());
+        helm.flow = Some(flow_of(&*self.parts().people, &workspace).into());
         let admission = Admission {
             namespace,
             identity: &identity,

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use crate::Releases;
+use crate::people::account_label;
 use crate::requests::gone;
 use crate::values::KEY;
 
@@ -141,6 +142,8 @@ impl Releases {
         let bytes = count(values.len().saturating_add(kept.len()));
         self.check_values(&spec.workspace, bytes).await?;
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let workspace = spec.workspace.parse::<WorkspaceName>().ok();
+        let account = workspace.and_then(|workspace| account_label(&*self.parts().people, &workspace));
         let labels: BTreeMap<String, String> = [
             label(REQUEST, request),
             label(VERSION, &spec.version.to_string()),
@@ -149,7 +152,9 @@ impl Releases {
             label(MANAGED_BY, FIELD_MANAGER),
             label(BYTES, &bytes.to_string()),
         ]
-        .into();
+        .into_iter()
+        .chain(account)
+        .collect();
         // Whoever died before the request was written has left one under another name.
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{request}.v{}.{}", spec.version, &unique[..8]);

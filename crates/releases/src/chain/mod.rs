@@ -10,6 +10,8 @@
 //! Elsewhere: plugins, which will be the first link of the chain.
 
 mod guard;
+#[cfg(test)]
+mod hostile;
 mod json_patch;
 mod patches;
 mod pause;
@@ -17,6 +19,8 @@ mod roles;
 pub(crate) mod select;
 mod size;
 mod strategic;
+
+use std::collections::HashSet;
 
 use domain::Kind;
 use helm_template::budget::Budget;
@@ -73,7 +77,9 @@ pub fn change(
 
 /// The overrides whose workload is not there. They are kept, as the chart may bring it back; who sets one wants to know.
 pub fn idle<'a>(objects: &[Object], roles: &'a [RoleOverride]) -> Vec<&'a RoleOverride> {
-    roles.iter().filter(|role| !objects.iter().any(|object| roles::is_meant(role, object))).collect()
+    let workloads = objects.iter().filter(|object| roles::is_workload(object));
+    let workloads: HashSet<(&str, &str)> = workloads.map(|object| (object.kind(), object.name())).collect();
+    roles.iter().filter(|role| !workloads.contains(&(role.kind.as_str(), role.name.as_str()))).collect()
 }
 
 /// What Helm runs at a certain moment instead of keeping it.

@@ -12,9 +12,14 @@ use super::{ChainError, is_hook, pause, size};
 /// Kinds that have a number of replicas.
 const REPLICATED: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
 
+/// Whether overrides can be for this object.
+pub fn is_workload(object: &Object) -> bool {
+    pause::is_workload(object) && !is_hook(object)
+}
+
 /// The override speaks of this object.
-pub fn is_meant(role: &RoleOverride, object: &Object) -> bool {
-    role.kind == object.kind() && role.name == object.name() && pause::is_workload(object) && !is_hook(object)
+fn is_meant(role: &RoleOverride, object: &Object) -> bool {
+    role.kind == object.kind() && role.name == object.name() && is_workload(object)
 }
 
 pub fn change(

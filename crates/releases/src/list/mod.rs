@@ -31,6 +31,7 @@ use crate::acts::view::ChartView;
 use crate::acts::{Error, HOST, request_name};
 use crate::key::Key;
 use crate::lead::{object, received};
+use crate::people;
 use crate::records::{Mark, Records};
 pub use order::{Cursor, Sort};
 pub use query::{Facet, Query};
@@ -186,7 +187,14 @@ impl Releases {
             theirs.ok_or_else(|| Error::NoWorkspace(workspace.clone()))?;
         }
         let mut known: HashMap<String, bool> = HashMap::new();
-        Ok(self.parts().list.table.page(query, |namespace| {
+        Ok(self.parts().list.table.page(query, |row| {
+            let namespace: &str = &row.key.namespace;
+            // What a former workspace of the namespace left behind is not the new owner's.
+            if let Some((workspace, metadata)) = row.request.as_deref()
+                && !people::is_of_owner(&**people, namespace, workspace, metadata)
+            {
+                return false;
+            }
             if let Some(seen) = known.get(namespace) {
                 return *seen;
             }

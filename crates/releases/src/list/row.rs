@@ -6,6 +6,7 @@ use domain::status::Family;
 use helm_release::Status;
 use jiff::Timestamp;
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use kube_types::progress::is_true;
 use kube_types::release::conditions::{DRIFTED, OUT_OF_BAND, STALLED};
 use kube_types::{HelmRelease, HelmReleaseSpec, HelmRequest};
@@ -42,6 +43,8 @@ pub struct Row {
     pub facts: Vec<&'static str>,
     pub paused: bool,
     pub labels: BTreeMap<String, String>,
+    /// The workspace and the metadata of a request that has no release yet.
+    pub(crate) request: Option<Box<(String, ObjectMeta)>>,
 }
 
 impl Row {
@@ -72,6 +75,7 @@ impl Row {
             facts: facts.into_iter().filter(|(kind, _)| held(kind)).map(|(_, fact)| fact).collect(),
             paused: release.spec.paused,
             labels: release.labels().clone(),
+            request: None,
         }
     }
 
@@ -83,6 +87,8 @@ impl Row {
         (row.state, row.status) = (state.as_str(), state.family());
         row.message = shortened(request.status.as_ref().map_or("", |status| &status.message));
         row.updated = request.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let metadata = ObjectMeta { managed_fields: None, ..request.metadata.clone() };
+        row.request = Some(Box::new((request.spec.workspace.clone(), metadata)));
         row
     }
 
@@ -105,6 +111,7 @@ impl Row {
             facts: vec!["helm"],
             paused: false,
             labels: BTreeMap::new(),
+            request: None,
         }
     }
 }

@@ -78,8 +78,8 @@ impl Table {
         self.heard.subscribe()
     }
 
-    /// The part that is asked for. `may_see` says of a namespace whether what is in it may be shown.
-    pub fn page(&self, query: &Query, may_see: impl FnMut(&str) -> bool) -> Page {
+    /// The part that is asked for. `may_see` says of a row whether it may be shown.
+    pub fn page(&self, query: &Query, may_see: impl FnMut(&Row) -> bool) -> Page {
         let inner = self.inner.read();
         let order = &inner.orders[query.sort as usize];
         let mut walk = Walk::new(query, may_see);
@@ -103,7 +103,7 @@ struct Walk<'a, F> {
     counts: Vec<HashMap<&'a str, usize>>,
 }
 
-impl<'a, F: FnMut(&str) -> bool> Walk<'a, F> {
+impl<'a, F: FnMut(&Row) -> bool> Walk<'a, F> {
     fn new(query: &'a Query, may_see: F) -> Self {
         let limit = if query.limit == 0 { USUAL } else { query.limit.min(MOST) };
         let counts = query.facets.iter().map(|_| HashMap::new()).collect();
@@ -111,7 +111,7 @@ impl<'a, F: FnMut(&str) -> bool> Walk<'a, F> {
     }
 
     fn pass(&mut self, row: &'a Arc<Row>) {
-        if !self.query.fits(row) || !(self.may_see)(&row.key.namespace) {
+        if !self.query.fits(row) || !(self.may_see)(row) {
             return;
         }
         let has_status = self.query.has_status(row);

@@ -2,14 +2,17 @@
 //!
 //! The status names an operation before it begins and until it ends, so an operation that a reconcile finds there was interrupted: the
 //! process died, or the reconcile panicked or exceeded its deadline. [`HelmReleaseStatus::interruptions`] counts them in a
-//! row, for one generation of the spec. A release that was only in flight when another one stopped the process is
+//! row, for one generation of the spec. Before an operation there are the chart and the values, which are a tenant's content as well:
+//! [`HelmReleaseStatus::preparing`] names the generation before they are fetched, where something may have to be done for it, so
+//! that a process that dies over them is counted too. A settled release is not marked: looking at it writes nothing. A release that was only in flight when another one stopped the process is
 //! counted too; it gets a short pause and then succeeds, which ends the count.
 //!
 //! Pure.
 
 use std::time::Duration;
 
-use kube_types::HelmReleaseStatus;
+use jiff::Timestamp;
+use kube_types::{HelmRelease, HelmReleaseStatus};
 
 /// Interruptions in a row after which a release is quarantined.
 pub(super) const LIMIT: i64 = 5;
@@ -18,17 +21,48 @@ const PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 /// For how long a release is to be quarantined that was interrupted once more; none where nothing was, or not too often.
-pub(super) fn pause(status: Option<&HelmReleaseStatus>, generation: Option<i64>) -> Option<Duration> {
-    let status = status.filter(|status| status.operation.is_some())?;
+/// `ended` says that this process ended the preparation that the status names.
+pub(super) fn pause(
+    status: Option<&HelmReleaseStatus>,
+    generation: Option<i64>,
+    ended: bool,
+) -> Option<Duration> {
+    let is_preparing = |status: &HelmReleaseStatus| generation.is_some() && status.preparing == generation;
+    let interrupted = |status: &&HelmReleaseStatus| {
+        status.operation.is_some() || (is_preparing(status) && !ended)
+    };
+    let status = status.filter(interrupted)?;
     // Another spec has all its attempts.
-    let before = if status.observed_generation == generation { status.interruptions } else { 0 };
+    let is_same = status.observed_generation == generation || is_preparing(status);
+    let before = if is_same { status.interruptions } else { 0 };
     let doublings = u32::try_from(before.saturating_add(1).saturating_sub(LIMIT).min(32)).ok()?;
     Some(LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(doublings))))
 }
 
+/// Whether something may have to be done for a release of which only the status is known: its spec changed, an attempt is due, or
+/// the last one was interrupted.
+pub(super) fn may_act(release: &HelmRelease, now: Timestamp) -> bool {
+    let Some(status) = &release.status else { return true };
+    status.observed_generation != release.metadata.generation
+        || status.operation.is_some()
+        || status.preparing.is_some()
+        || status.next_retry_time.as_ref().is_some_and(|due| due.0 <= now)
+}
+
+/// The status of a release whose generation is about to be prepared. Nothing else in it changes.
+pub(super) fn preparing(status: Option<&HelmReleaseStatus>, generation: Option<i64>) -> HelmReleaseStatus {
+    let mut status = status.cloned().unwrap_or_default();
+    if generation.is_some() && status.preparing == generation {
+        status.interruptions = status.interruptions.saturating_add(1);
+    } else if status.observed_generation != generation {
+        status.interruptions = 0;
+    }
+    status.preparing = generation;
+    status
+}
+
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use kube_types::release::status::Operation;
 
@@ -46,15 +80,29 @@ mod tests {
             ..HelmReleaseStatus::default()
         };
         let minutes = |interruptions| {
-            let pause = pause(Some(&status(interruptions, Some(operation.clone()))), Some(1));
+            let pause = pause(Some(&status(interruptions, Some(operation.clone()))), Some(1), false);
             pause.map(|pause| pause.as_secs() / 60)
         };
         assert_eq!(
             [0, 1, 3, 4, 5, 6, 9, i64::MAX].map(minutes),
             [None, None, None, Some(1), Some(2), Some(4), Some(32), Some(60)]
         );
-        assert_eq!(pause(Some(&status(9, None)), Some(1)), None, "the last operation ended");
-        assert_eq!(pause(Some(&status(9, Some(operation))), Some(2)), None, "the spec is another");
-        assert_eq!(pause(None, Some(1)), None);
+        assert_eq!(pause(Some(&status(9, None)), Some(1), false), None, "the last operation ended");
+        assert_eq!(pause(Some(&status(9, Some(operation))), Some(2), false), None, "the spec is another");
+        assert_eq!(pause(None, Some(1), false), None);
+    }
+
+    #[test]
+    fn interrupted_preparations_of_one_generation_are_counted() {
+        let mut status = HelmReleaseStatus { interruptions: 9, ..HelmReleaseStatus::default() };
+        for death in 1..LIMIT {
+            status = preparing(Some(&status), Some(2));
+            assert_eq!(pause(Some(&status), Some(2), false), None, "after {death}");
+        }
+        status = preparing(Some(&status), Some(2));
+        assert_eq!(pause(Some(&status), Some(2), false), Some(PAUSE));
+        assert_eq!(pause(Some(&status), Some(2), true), None, "this process ended it");
+        assert_eq!(pause(Some(&status), Some(3), false), None, "the spec is another");
+        assert_eq!((preparing(Some(&status), Some(3)).interruptions, status.interruptions), (0, LIMIT - 1));
     }
 }

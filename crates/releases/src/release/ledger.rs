@@ -6,13 +6,12 @@
 //! Invariant: an entry is written before its record, and only for content that was rendered here. The objects that an
 //! administrator writes are listed with it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chart_store::failure::reason;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use helm_release::{Ledger, LedgerError, Origin, Record, Status};
+use helm_release::{Ledger, LedgerError, Origin, Record};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
 use kube_apply::Reserved;
@@ -55,7 +54,12 @@ impl Ledger for ReadOnlyLedger {
         origin(self.release.as_deref(), record, &self.by)
     }
 
-    fn enter<'a>(&'a self, _: &'a Record, _: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>> {
+    fn enter<'a>(
+        &'a self,
+        _: &'a Record,
+        _: Option<i64>,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
         let why = "this operation makes no revisions".to_owned();
         futures::future::ready(Err(LedgerError::Unavailable(why))).boxed()
     }
@@ -139,24 +143,36 @@ impl Ledger for OperationLedger {
         origin(Some(&self.latest()), record, &self.by)
     }
 
-    fn enter<'a>(&'a self, record: &'a Record, kept: &'a [i64]) -> BoxFuture<'a, Result<(), LedgerError>> {
-        let mut sensitive: BTreeSet<String> = self.sensitive.iter().cloned().collect();
-        let latest = self.latest();
-        let mut version = latest.spec.version;
-        // A rollback has the values of an earlier revision, whichever that is.
-        if record.info.status == Status::PendingRollback {
-            version = 0;
-            let entries = latest.status.iter().flat_map(|status| &status.revisions);
-            sensitive.extend(entries.flat_map(|entry| entry.sensitive.iter().cloned()));
-        }
-        let revision = Revision {
-            revision: record.version,
-            version,
-            digest: record.digest(),
-            by: self.by.clone(),
-            as_administrator: self.reserved.client().is_some() && version > 0,
-            sensitive: sensitive.into_iter().collect(),
+    fn enter<'a>(
+        &'a self,
+        record: &'a Record,
+        restored: Option<i64>,
+        kept: &'a [i64],
+    ) -> BoxFuture<'a, Result<(), LedgerError>> {
+        let revision = match restored {
+            Some(restored) => self.restored(record, restored),
+            None => Revision {
+                revision: record.version,
+                version: self.latest().spec.version,
+                digest: record.digest(),
+                by: self.by.clone(),
+                as_administrator: self.reserved.client().is_some(),
+                sensitive: self.sensitive.clone(),
+            },
         };
         async move { self.write(revision, kept).await }.boxed()
+    }
+}
+
+impl OperationLedger {
+    /// The entry of a revision that repeats the content of another one, of whose version it is. What is sensitive in it was recorded
+    /// with that one; without such an entry all values are.
+    fn restored(&self, record: &Record, restored: i64) -> Revision {
+        let latest = self.latest();
+        let mut entries = latest.status.iter().flat_map(|status| &status.revisions);
+        let source = entries.find(|entry| entry.revision == restored).cloned();
+        let source =
+            source.unwrap_or_else(|| Revision { sensitive: vec![String::new()], ..Revision::default() });
+        Revision { revision: record.version, digest: record.digest(), by: self.by.clone(), ..source }
     }
 }

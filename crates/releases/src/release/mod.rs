@@ -52,6 +52,10 @@ use wanted::Wanted;
 /// How long an operation may take where nothing is said.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 
+/// The reason of a release that waits for memory or a slot, and the pause before it is tried again.
+const EXHAUSTED: &str = "Exhausted";
+const EXHAUSTED_PAUSE: Duration = Duration::from_secs(10);
+
 /// Tests do not wait for the shortest interval that the schema allows.
 const SHORTEST_INTERVAL: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { duration::MIN_INTERVAL };
@@ -138,7 +142,7 @@ impl Controller {
         let interval = pass.interval().and_then(|interval| SignedDuration::try_from(interval).ok());
         let (spec_hash, wanted) = match self.known.spec_hash(key, &pass.release, interval, pass.now) {
             Some(spec_hash) => (spec_hash, None),
-            None => match self.wanted(&pass, &identity).boxed().await {
+            None => match self.prepared(&mut pass, &identity, false).await? {
                 Ok(wanted) => {
                     self.known.learn(key, &pass.release, &wanted.spec_hash, pass.now);
                     (wanted.spec_hash.clone(), Some(wanted))
@@ -146,16 +150,37 @@ impl Controller {
                 Err(failure) => return self.not_looked(&pass, &failure).await,
             },
         };
-        self.choose(&pass, &identity, &spec_hash, wanted).boxed().await
+        self.choose(&mut pass, &identity, &spec_hash, wanted).boxed().await
+    }
+
+    /// Fetches and reads what the release wants. Where something may have to be done (`acts` says that it has), the status names the
+    /// generation before: a process that dies over the chart or the values of a tenant is counted ([`crash_loop`]).
+    async fn prepared(
+        &self,
+        pass: &mut Pass<'_>,
+        identity: &Identity,
+        acts: bool,
+    ) -> Result<Result<Wanted, Failure>, PassError> {
+        let release = pass.release.clone();
+        if acts || crash_loop::may_act(&release, pass.now) {
+            let (status, generation) = (release.status.as_ref(), release.metadata.generation);
+            let named = status.is_some_and(|status| status.preparing == generation);
+            if !(named && self.known.is_prepared(pass.key, &release)) {
+                pass.release = self.tell(pass, crash_loop::preparing(status, generation)).await?;
+            }
+        }
+        self.known.begin_preparation(pass.key);
+        let wanted = self.wanted(pass, identity).boxed().await;
+        self.known.end_preparation(pass.key, &pass.release);
+        Ok(wanted)
     }
 
     /// Quarantines a release whose operations keep being interrupted: by a process that died or a reconcile that panicked or
     /// exceeded its deadline. The status names an operation before it begins, so one that is there now was never ended.
     async fn quarantine(&self, pass: &Pass<'_>) -> Result<Option<Next>, PassError> {
-        let Some(pause) = crash_loop::pause(pass.release.status.as_ref(), pass.release.metadata.generation)
-        else {
-            return Ok(None);
-        };
+        let ended = self.known.is_prepared(pass.key, &pass.release);
+        let (status, generation) = (pass.release.status.as_ref(), pass.release.metadata.generation);
+        let Some(pause) = crash_loop::pause(status, generation, ended) else { return Ok(None) };
         let pause = duration::jittered(pause, pass.key);
         self.tell(pass, pass.telling().crash_looped(&pass.unlooked(), pause).done()).await?;
         tracing::warn!(release = %pass.key, ?pause, "operations keep being interrupted; the release is quarantined");
@@ -164,7 +189,7 @@ impl Controller {
 
     async fn choose(
         &self,
-        pass: &Pass<'_>,
+        pass: &mut Pass<'_>,
         identity: &Identity,
         spec_hash: &str,
         wanted: Option<Wanted>,
@@ -194,7 +219,7 @@ impl Controller {
             choice @ (Choice::Do(_) | Choice::EnterDeployed) => {
                 let wanted = match wanted {
                     Some(wanted) => wanted,
-                    None => match self.wanted(pass, identity).await {
+                    None => match self.prepared(pass, identity, true).await? {
                         Ok(wanted) => wanted,
                         Err(failure) => return self.not_looked(pass, &failure).await,
                     },
@@ -298,6 +323,10 @@ impl Controller {
         // What is put right in a moment need not be told.
         if matches!(failure.reason, "NoRequest" | "NotAsRequested") && pass.release.status.is_some() {
             return Ok(Next::After(Duration::from_secs(1)));
+        }
+        if failure.reason == EXHAUSTED {
+            self.tell(pass, pass.telling().waits(EXHAUSTED, &failure.message).done()).await?;
+            return Ok(Next::After(EXHAUSTED_PAUSE));
         }
         let attempted = pass.unlooked();
         let attempts = pass.status();

@@ -37,6 +37,7 @@ use crate::acts::VERSION;
 use crate::error::{Doing, PassError};
 use crate::helm_options::{self, Action, Inputs};
 use crate::lead::Controller;
+use crate::people::flow_of;
 use crate::records::short;
 use crate::tell::{Deployment, Telling};
 use crate::workloads::customs::Again;
@@ -76,7 +77,7 @@ impl Controller {
         ));
         let mut helm = self.helm.acting_for(&self.clients, identity, reserved, ledger.clone());
         let workspace = self.people.workspace_of(&pass.key.namespace);
-        helm.workspace = workspace.map(|workspace| workspace.as_str().into());
+        helm.flow = workspace.map(|workspace| flow_of(&*self.people, &workspace).into());
         let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
         let now = self.clock.now();
         let begun = Pass { release: ledger.latest(), ..begun };

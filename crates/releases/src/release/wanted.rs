@@ -5,17 +5,20 @@ use std::sync::Arc;
 use chart_store::Reader;
 use domain::Kind;
 use domain::actor::Impersonation;
+use helm_release::render::ReservedBytes;
+use helm_release::render::share::WorkError;
 use helm_template::data::Members;
 use kube_types::release::{Options, Patch, RoleOverride};
 use kube_types::{HelmReleaseSpec, SYSTEM_NAMESPACE};
 use serde::Serialize;
 
 use super::identity::Identity;
-use super::{Pass, failure};
+use super::{EXHAUSTED, Pass, failure};
 use crate::charts::{self, Chart};
 use crate::lead::Controller;
 use crate::tell::Failure;
-use crate::values::{self, InNamespace, Layers, Sensitive};
+use crate::values::work::{Judged, ValuesPool, judge};
+use crate::values::{GatherError, InNamespace, Layers, Sensitive, Texts};
 
 /// All that an operation needs.
 pub(crate) struct Wanted {
@@ -26,6 +29,8 @@ pub(crate) struct Wanted {
     pub spec_hash: String,
     /// What nobody may read in a message.
     pub sensitive: Sensitive,
+    /// The memory of the values and of what is sensitive in them.
+    pub held: ReservedBytes,
 }
 
 /// What of a spec makes another deployment, beside chart and values.
@@ -51,13 +56,20 @@ impl Controller {
     /// Fetches the chart and gathers the values, each as whoever the release acts as.
     pub(crate) async fn wanted(&self, pass: &Pass<'_>, identity: &Identity) -> Result<Wanted, Failure> {
         let spec = &pass.release.spec;
-        let (chart, gathered) = futures::try_join!(
+        let pool = self.helm.values_pool(&pass.key.namespace);
+        let (chart, (texts, fetched)) = futures::try_join!(
             self.chart(&pass.key.namespace, spec),
-            self.gather(&pass.key.namespace, spec, &identity.acts_as),
+            self.fetch(&pool, &pass.key.namespace, spec, &identity.acts_as),
         )?;
-        let spec_hash = values::spec_hash(&chart.resolved.digest, &gathered.values, &different(spec));
-        let sensitive = Sensitive::of(chart.ready.chart(), &gathered, &[]);
-        Ok(Wanted { chart, hash: gathered.hash, spec_hash, sensitive, values: Arc::new(gathered.values) })
+        let options = serde_json::to_value(different(spec)).expect("options are plain data");
+        let (ready, digest) = (chart.ready.clone(), chart.resolved.digest.clone());
+        let judged = pool.merge(texts, move |gathered, admission| {
+            judge(ready.chart(), &digest, &options, gathered, admission)
+        });
+        let Judged { values, hash, spec_hash, sensitive, bytes } = judged.await.map_err(|error| not_gathered(&error))?;
+        let held = pool.hold(bytes).map_err(|error| not_gathered(&error.into()))?;
+        drop(fetched);
+        Ok(Wanted { chart, values, hash, spec_hash, sensitive, held })
     }
 
     async fn chart(&self, namespace: &str, spec: &HelmReleaseSpec) -> Result<Chart, Failure> {
@@ -80,21 +92,30 @@ impl Controller {
         Ok(chart)
     }
 
-    async fn gather(
+    async fn fetch(
         &self,
+        pool: &ValuesPool,
         namespace: &str,
         spec: &HelmReleaseSpec,
         acts_as: &Impersonation,
-    ) -> Result<values::Gathered, Failure> {
+    ) -> Result<(Texts, ReservedBytes), Failure> {
         let theirs = InNamespace { client: self.clients.acting_as(acts_as), namespace: namespace.to_owned() };
         let ours = InNamespace { client: self.clients.own(), namespace: SYSTEM_NAMESPACE.to_owned() };
-        let gathered = values::gather(&Layers::of(spec), &theirs, &ours).await;
-        gathered.map_err(|error| {
-            // Whoever brings what is referred to tells nobody: it is looked for again.
-            let kind = if error.kind() == Kind::NotFound { Kind::Unavailable } else { error.kind() };
-            failure(kind, "BadValues", error.to_string())
-        })
+        let fetched = pool.fetch(&Layers::of(spec), &theirs, &ours).await;
+        fetched.map_err(|error| not_gathered(&error))
     }
+}
+
+fn not_gathered(error: &GatherError) -> Failure {
+    let (kind, reason) = match error {
+        // Whoever brings what is referred to tells nobody: it is looked for again.
+        GatherError::Values(error) if error.kind() == Kind::NotFound => (Kind::Unavailable, "BadValues"),
+        GatherError::Values(error) => (error.kind(), "BadValues"),
+        GatherError::Work(WorkError::Rejected(_)) => (Kind::Exhausted, EXHAUSTED),
+        GatherError::Work(WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_)) => (Kind::Timeout, "TimedOut"),
+        GatherError::Work(WorkError::Panicked) | GatherError::Stopped(_) => (Kind::Internal, "BadValues"),
+    };
+    failure(kind, reason, error.to_string())
 }
 
 fn different(spec: &HelmReleaseSpec) -> Different<'_> {

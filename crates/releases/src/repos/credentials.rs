@@ -12,7 +12,7 @@ use kube_types::marks::REPO_CREDENTIALS_TYPE;
 use kube_types::repo::CredentialRef;
 use kube_types::{HelmRepo, SYSTEM_NAMESPACE};
 
-use super::{labels, refused};
+use super::refused;
 use crate::Releases;
 use crate::acts::Error;
 
@@ -84,7 +84,7 @@ impl Releases {
         let secret = Secret {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
-                labels: Some(labels(&repo.spec.workspace)),
+                labels: Some(self.labels(&repo.spec.workspace)),
                 annotations,
                 ..ObjectMeta::default()
             },

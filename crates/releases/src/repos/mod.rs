@@ -27,6 +27,7 @@ use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
 use crate::Releases;
 use crate::acts::Error;
 use crate::acts::view::wish;
+use crate::people::account_label;
 use credentials::Credentials;
 use view::RepoView;
 
@@ -127,7 +128,7 @@ impl Releases {
             },
         );
         written.metadata = ObjectMeta {
-            labels: Some(labels(&workspace)),
+            labels: Some(self.labels(&workspace)),
             annotations: self.annotations(&workspace).await?,
             ..written.metadata
         };
@@ -227,6 +228,14 @@ impl Releases {
         Ok(())
     }
 
+    fn labels(&self, workspace: &str) -> BTreeMap<String, String> {
+        let ours = (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
+        let whose = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
+        let account = workspace.parse::<WorkspaceName>().ok();
+        let account = account.and_then(|workspace| account_label(&*self.parts().people, &workspace));
+        [ours].into_iter().chain(whose).chain(account).collect()
+    }
+
     /// Annotations of what belongs to a workspace: its UID, by which a later one of the same name is told apart.
     async fn annotations(&self, workspace: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
         if workspace.is_empty() {
@@ -284,12 +293,6 @@ fn refused(error: kube::Error) -> Error {
         }
         _ => error.into(),
     }
-}
-
-fn labels(workspace: &str) -> BTreeMap<String, String> {
-    let ours = (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
-    let whose = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
-    [ours].into_iter().chain(whose).collect()
 }
 
 /// Whose a repository is; nothing: everybody's.

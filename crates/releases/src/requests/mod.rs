@@ -57,7 +57,7 @@ impl Controller {
         let request = self.hold_request(request).await?;
         let dispatched = self.dispatch(&request, release).await?;
         if let Found::Ours(release) = &dispatched
-            && release.status.is_none()
+            && release.status.as_ref().is_none_or(|status| status.state.is_empty())
         {
             // It was made just now, and says in a moment how it does.
             return Ok(Next::Rest);

@@ -1,8 +1,15 @@
 //! Values leaf by leaf: what is no map or list, or an empty one, by its JSON pointer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Included, Unbounded};
 
 use helm_template::data::{Data, Members};
+
+/// What an entry of a map takes beside its key, and an item of a list.
+const ENTRY_BYTES: usize = 112;
+const ITEM_BYTES: usize = 32;
+/// What a text takes beside its bytes.
+const TEXT_BYTES: usize = 16;
 
 pub fn of(values: &Members) -> BTreeMap<String, Data> {
     let mut found = BTreeMap::new();
@@ -35,9 +42,68 @@ fn bytes_below(value: &Data, pointer: usize) -> usize {
     }
 }
 
+/// About how many bytes of memory parsed values take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Maps and lists, which each copy of the values has.
+    pub structure: usize,
+    /// Texts, which copies share.
+    pub texts: usize,
+}
+
+impl Weight {
+    pub fn of(values: &Members) -> Self {
+        let mut weight = Self::default();
+        weight.add_members(values);
+        weight
+    }
+
+    /// With so many copies.
+    pub fn bytes(self, copies: usize) -> usize {
+        self.structure.saturating_mul(copies).saturating_add(self.texts)
+    }
+
+    fn add_members(&mut self, members: &Members) {
+        for (key, value) in members {
+            self.structure = self.structure.saturating_add(ENTRY_BYTES);
+            self.add_text(key);
+            self.add(value);
+        }
+    }
+
+    fn add_text(&mut self, text: &str) {
+        self.texts = self.texts.saturating_add(text.len()).saturating_add(TEXT_BYTES);
+    }
+
+    fn add(&mut self, value: &Data) {
+        match value {
+            Data::Map(members) => self.add_members(members),
+            Data::List(items) => {
+                self.structure = self.structure.saturating_add(items.len().saturating_mul(ITEM_BYTES));
+                items.iter().for_each(|item| self.add(item));
+            }
+            Data::String(text) => self.add_text(text),
+            Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) => {}
+        }
+    }
+}
+
 /// The pointer of a member or an element.
 pub fn below(pointer: &str, key: &str) -> String {
-    format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+    let mut below = pointer.to_owned();
+    push(&mut below, key);
+    below
+}
+
+fn push(pointer: &mut String, key: &str) {
+    pointer.push('/');
+    for letter in key.chars() {
+        match letter {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
 }
 
 fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
@@ -53,5 +119,56 @@ fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
             }
         }
         leaf => drop(found.insert(pointer.to_owned(), leaf.clone())),
+    }
+}
+
+/// The leaves at or below these places. Values that no place leads to are not walked.
+pub fn within<'v>(values: &'v Members, places: &BTreeSet<String>) -> Vec<&'v Data> {
+    let mut search = Within { places, pointer: String::new(), found: Vec::new() };
+    if !places.is_empty() {
+        search.members(values, places.contains(""));
+    }
+    search.found
+}
+
+struct Within<'v, 'p> {
+    places: &'p BTreeSet<String>,
+    pointer: String,
+    found: Vec<&'v Data>,
+}
+
+impl<'v> Within<'v, '_> {
+    fn members(&mut self, members: &'v Members, inside: bool) {
+        for (key, value) in members {
+            self.child(key, value, inside);
+        }
+    }
+
+    fn child(&mut self, key: &str, value: &'v Data, inside: bool) {
+        if inside {
+            return self.below(value, true);
+        }
+        let length = self.pointer.len();
+        push(&mut self.pointer, key);
+        let pointer = self.pointer.as_str();
+        let next = self.places.range::<str, _>((Included(pointer), Unbounded)).next();
+        if let Some(place) = next.filter(|place| place.starts_with(pointer)) {
+            let inside = place.len() == pointer.len();
+            self.below(value, inside);
+        }
+        self.pointer.truncate(length);
+    }
+
+    fn below(&mut self, value: &'v Data, inside: bool) {
+        match value {
+            Data::Map(members) if !members.is_empty() => self.members(members, inside),
+            Data::List(items) if !items.is_empty() => {
+                for (index, item) in items.iter().enumerate() {
+                    self.child(&index.to_string(), item, inside);
+                }
+            }
+            leaf if inside => self.found.push(leaf),
+            _ => {}
+        }
     }
 }

@@ -2,15 +2,19 @@
 //!
 //! From the weakest: `valuesFrom` in its order, `values` (base64), `valuesRef`, `valuesObject`.
 //!
+//! Texts are fetched first and merged afterwards, on the renderer's pool ([`work`]), because what is parsed takes many times the memory of
+//! its text.
+//!
 //! Always true: an error names the reference, and nothing of what stands there; [`Gathered`] knows which of its leaves came
 //! from a Secret of somebody's.
 //! Elsewhere: who may read a reference ([`read`]: whose client it is), what of all this nobody may see ([`sensitive`]).
 
 pub(crate) mod hash;
-mod leaves;
+pub(crate) mod leaves;
 pub mod read;
 mod schema;
 pub mod sensitive;
+pub(crate) mod work;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,13 +24,17 @@ use base64::engine::general_purpose::STANDARD;
 use domain::Kind;
 use helm_chart::set;
 use helm_chart::values::{overlay, read as read_values};
+use helm_release::render::share::WorkError;
+use helm_template::budget::Admission;
 use helm_template::data::{Data, Members};
-use helm_template::json;
+use helm_template::value::Str;
+use helm_template::{json, yaml};
 use helm_template::profile::Profile;
 use kube_types::release::{HelmReleaseSpec, Reference, ValuesKind, ValuesReference};
 use serde_json::{Map, Value};
 
 pub use hash::spec_hash;
+use leaves::Weight;
 pub use read::{Contents, InNamespace, Reader, Unread};
 pub use sensitive::Sensitive;
 
@@ -94,29 +102,105 @@ impl ValuesError {
     }
 }
 
-/// All layers together. `theirs` reads what the release refers to, as the release's own identity; `ours` reads what we
+/// Why texts could not be fetched or merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GatherError {
+    #[error(transparent)]
+    Values(#[from] ValuesError),
+    /// There is no memory, slot or time for them now.
+    #[error("the values cannot be read now: {0}")]
+    Work(#[from] WorkError),
+    /// The work was stopped by its host, which knows why.
+    #[error("{0}")]
+    Stopped(Str),
+}
+
+/// A layer before it is parsed.
+struct Layer {
+    place: String,
+    text: Vec<u8>,
+    /// The path of the one value that it sets.
+    target: Option<String>,
+    /// From a Secret of the tenant's.
+    secret: bool,
+}
+
+/// The texts of all layers, from the weakest.
+#[derive(Default)]
+pub struct Texts {
+    layers: Vec<Layer>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// Bytes of all texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// One text of a caller's.
+    pub fn one(place: &str, text: String) -> Self {
+        let mut texts = Self::default();
+        texts.push_unchecked(Layer { place: place.to_owned(), text: text.into_bytes(), target: None, secret: false });
+        texts
+    }
+
+    /// With another text over it.
+    #[must_use]
+    pub fn over(mut self, place: &str, text: String) -> Self {
+        self.push_unchecked(Layer { place: place.to_owned(), text: text.into_bytes(), target: None, secret: false });
+        self
+    }
+
+    fn push_unchecked(&mut self, layer: Layer) {
+        self.bytes = self.bytes.saturating_add(layer.bytes());
+        self.layers.push(layer);
+    }
+
+    /// Refuses what is too much together before the next text is fetched.
+    fn push(&mut self, layer: Layer, reserve: &mut Reserve<'_>) -> Result<(), GatherError> {
+        let bytes = self.bytes.saturating_add(layer.bytes());
+        if bytes > LAYERS_BYTES {
+            let why = format!("the values of the release exceed {LAYERS_BYTES} bytes");
+            return Err(ValuesError::invalid(&layer.place, why).into());
+        }
+        reserve(layer.bytes() as u64)?;
+        self.push_unchecked(layer);
+        Ok(())
+    }
+}
+
+impl Layer {
+    fn bytes(&self) -> usize {
+        self.text.len().saturating_add(self.target.as_ref().map_or(0, String::len))
+    }
+}
+
+/// Reserves memory for texts as they are fetched.
+pub type Reserve<'r> = dyn FnMut(u64) -> Result<(), WorkError> + Send + 'r;
+
+/// The texts of all layers. `theirs` reads what the release refers to, as the release's own identity; `ours` reads what we
 /// keep for it.
-pub async fn gather(
+pub async fn fetch(
     layers: &Layers<'_>,
     theirs: &impl Reader,
     ours: &impl Reader,
-) -> Result<Gathered, ValuesError> {
-    let mut pile = Pile::default();
+    reserve: &mut Reserve<'_>,
+) -> Result<Texts, GatherError> {
+    let mut texts = Texts::default();
     for (index, reference) in layers.values_from.iter().enumerate() {
         let place = format!("spec.valuesFrom[{index}]");
         let key = reference.values_key.as_deref().unwrap_or(KEY);
         let named = Named { place: &place, kind: reference.kind, name: &reference.name, key };
         let Some(text) = named.text(theirs, reference.optional).await? else { continue };
-        let secret = reference.kind == ValuesKind::Secret;
-        match reference.target_path.as_deref() {
-            None => pile.lay(&place, &text, secret)?,
-            Some(path) => pile.set(&place, path, &text, secret)?,
-        }
+        let (target, secret) = (reference.target_path.clone(), reference.kind == ValuesKind::Secret);
+        texts.push(Layer { place, text, target, secret }, reserve)?;
     }
+    let whole = |place: &str, text, secret| Layer { place: place.to_owned(), text, target: None, secret };
     if !layers.values.is_empty() {
         let decoded = STANDARD.decode(layers.values.split_whitespace().collect::<String>());
         let text = decoded.map_err(|_| ValuesError::invalid("spec.values", "is not base64"))?;
-        pile.lay("spec.values", &text, false)?;
+        texts.push(whole("spec.values", text, false), reserve)?;
     }
     if let Some(Reference { name, key }) = layers.values_ref {
         let key = key.as_deref().unwrap_or(KEY);
@@ -126,12 +210,26 @@ pub async fn gather(
         } else {
             named.text(theirs, false).await?
         };
-        pile.lay("spec.valuesRef", &text.unwrap_or_default(), !layers.values_ref_is_ours)?;
+        let text = text.unwrap_or_default();
+        texts.push(whole("spec.valuesRef", text, !layers.values_ref_is_ours), reserve)?;
     }
     if let Some(object) = layers.values_object {
         // By way of JSON, so that numbers are what they would be in a file.
         let text = Value::Object(object.clone()).to_string();
-        pile.lay("spec.valuesObject", text.as_bytes(), false)?;
+        texts.push(whole("spec.valuesObject", text.into_bytes(), false), reserve)?;
+    }
+    Ok(texts)
+}
+
+/// All layers, one over the other. Memory is reserved before it is allocated.
+pub fn merge(texts: Texts, admission: &dyn Admission) -> Result<Gathered, GatherError> {
+    let mut pile = Pile::new(admission);
+    for Layer { place, text, target, secret } in texts.layers {
+        admission.check().map_err(GatherError::Stopped)?;
+        match target {
+            None => pile.lay(&place, &text, secret)?,
+            Some(path) => pile.set(&place, &path, &text, secret)?,
+        }
     }
     Ok(pile.gathered())
 }
@@ -170,15 +268,33 @@ impl Named<'_> {
 }
 
 /// Bytes of all layers of a release together, as their texts have them.
-const LAYERS_BYTES: usize = 8 << 20;
+const LAYERS_BYTES: usize = 4 << 20;
+
+/// Memory of the maps and lists of the parsed values.
+const PARSED_BYTES: usize = 8 << 20;
+/// The same of everything that is parsed of the layers, before one is laid over the other.
+const DECODED_BYTES: usize = 64 << 20;
 
 /// Bytes of the values leaf by leaf, each with its pointer: once, and over all layers that are compared so.
 const LEAVES_BYTES: usize = 32 << 20;
 const COMPARED_BYTES: usize = 512 << 20;
 
+/// Memory that parsing takes for each byte of text.
+const PARSED_FACTOR: usize = 32;
+/// Memory that parsing a document with aliases takes beyond that: the parser accepts that they make up to 400,000 values, and some more
+/// for each byte of text.
+const ALIASES_BYTES: usize = 48 << 20;
+const ALIASES_FACTOR: usize = 160;
+/// The longest document with aliases.
+const ALIASED_BYTES: usize = 256 << 10;
+
 /// Layers as they are laid.
-#[derive(Default)]
-struct Pile {
+struct Pile<'a> {
+    admission: &'a dyn Admission,
+    /// Memory reserved so far.
+    reserved: usize,
+    /// Memory of what was parsed so far.
+    decoded: usize,
     /// Bytes of the texts so far.
     bytes: usize,
     /// Bytes of leaves that were compared so far.
@@ -190,12 +306,35 @@ struct Pile {
     layers: usize,
 }
 
-impl Pile {
-    fn lay(&mut self, place: &str, text: &[u8], secret: bool) -> Result<(), ValuesError> {
+impl<'a> Pile<'a> {
+    fn new(admission: &'a dyn Admission) -> Self {
+        Self {
+            admission,
+            reserved: 0,
+            decoded: 0,
+            bytes: 0,
+            compared: 0,
+            values: Members::new(),
+            from_secrets: BTreeSet::new(),
+            only: None,
+            layers: 0,
+        }
+    }
+
+    /// Reserves memory for the texts so far and `more`, where that was not done yet.
+    fn ensure(&mut self, more: usize) -> Result<(), GatherError> {
+        let needed = self.bytes.saturating_mul(PARSED_FACTOR).saturating_add(more);
+        let missing = needed.saturating_sub(self.reserved);
+        if missing > 0 {
+            self.admission.reserve(missing as u64).map_err(GatherError::Stopped)?;
+            self.reserved = needed;
+        }
+        Ok(())
+    }
+
+    fn lay(&mut self, place: &str, text: &[u8], secret: bool) -> Result<(), GatherError> {
         self.grow(place, text.len())?;
-        // What a parser says may quote the text; that there is something wrong has to do.
-        let over = read_values(text, Profile::Helm4)
-            .map_err(|_| ValuesError::invalid(place, "the values are no YAML, or no map"))?;
+        let over = self.read(place, text)?;
         self.changed(secret, |values| {
             overlay(values, over);
             Ok(())
@@ -204,8 +343,35 @@ impl Pile {
         self.check(place)
     }
 
+    /// The values in a text, of all its documents one over the other. What a parser says may quote the text; that there is
+    /// something wrong has to do.
+    fn read(&mut self, place: &str, text: &[u8]) -> Result<Members, GatherError> {
+        let no_map = || ValuesError::invalid(place, "the values are no YAML, or no map");
+        let mut values = Members::new();
+        for document in yaml::documents(text) {
+            let document = document.map_err(|_| no_map())?;
+            self.admission.check().map_err(GatherError::Stopped)?;
+            if has_aliases(&document) {
+                if document.len() > ALIASED_BYTES {
+                    let why = format!("a document with aliases exceeds {ALIASED_BYTES} bytes");
+                    return Err(ValuesError::invalid(place, why).into());
+                }
+                self.ensure(document.len().saturating_mul(ALIASES_FACTOR).saturating_add(ALIASES_BYTES))?;
+            }
+            // One document is the same to each version of Helm.
+            let over = read_values(&document, Profile::Helm3).map_err(|_| no_map())?;
+            self.decoded = self.decoded.saturating_add(Weight::of(&over).structure);
+            if self.decoded > DECODED_BYTES {
+                let why = format!("the values take more than {DECODED_BYTES} bytes before they are merged");
+                return Err(ValuesError::invalid(place, why).into());
+            }
+            overlay(&mut values, over);
+        }
+        Ok(values)
+    }
+
     /// As Flux does it: `--set PATH=TEXT`, or `--set-string` if the text is in quotes.
-    fn set(&mut self, place: &str, path: &str, text: &[u8], secret: bool) -> Result<(), ValuesError> {
+    fn set(&mut self, place: &str, path: &str, text: &[u8], secret: bool) -> Result<(), GatherError> {
         let text =
             std::str::from_utf8(text).map_err(|_| ValuesError::invalid(place, "the value is no text"))?;
         let quoted = |quote: char| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
@@ -226,22 +392,27 @@ impl Pile {
     }
 
     /// Counts a text before it is read.
-    fn grow(&mut self, place: &str, bytes: usize) -> Result<(), ValuesError> {
+    fn grow(&mut self, place: &str, bytes: usize) -> Result<(), GatherError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes <= LAYERS_BYTES {
-            return Ok(());
+        if self.bytes > LAYERS_BYTES {
+            let why = format!("the values of the release exceed {LAYERS_BYTES} bytes");
+            return Err(ValuesError::invalid(place, why).into());
         }
-        Err(ValuesError::invalid(place, format!("the values of the release exceed {LAYERS_BYTES} bytes")))
+        self.ensure(0)
     }
 
-    /// Refuses values that take too much leaf by leaf, which is how they are compared and masked.
-    fn check(&mut self, place: &str) -> Result<(), ValuesError> {
+    /// Refuses values that take too much parsed, or leaf by leaf, which is how they are compared.
+    fn check(&mut self, place: &str) -> Result<(), GatherError> {
+        if Weight::of(&self.values).structure > PARSED_BYTES {
+            let why = format!("the parsed values take more than {PARSED_BYTES} bytes");
+            return Err(ValuesError::invalid(place, why).into());
+        }
         let bytes = leaves::bytes(&self.values);
         self.compared = self.compared.saturating_add(bytes);
         if bytes > LEAVES_BYTES || self.compared > COMPARED_BYTES {
             let why =
                 format!("the values exceed {LEAVES_BYTES} bytes with the paths that lead to each of them");
-            return Err(ValuesError::invalid(place, why));
+            return Err(ValuesError::invalid(place, why).into());
         }
         Ok(())
     }
@@ -256,16 +427,18 @@ impl Pile {
         &mut self,
         secret: bool,
         change: impl FnOnce(&mut Members) -> Result<(), ValuesError>,
-    ) -> Result<(), ValuesError> {
+    ) -> Result<(), GatherError> {
         if !secret && self.from_secrets.is_empty() {
-            return change(&mut self.values);
+            return Ok(change(&mut self.values)?);
         }
+        self.ensure(self.compared_bytes())?;
         let before = leaves::of(&self.values);
         change(&mut self.values)?;
         if leaves::bytes(&self.values) > LEAVES_BYTES {
             // Refused right after this.
             return Ok(());
         }
+        self.ensure(self.compared_bytes().saturating_mul(3))?;
         let after = leaves::of(&self.values);
         self.from_secrets.retain(|pointer| before.get(pointer) == after.get(pointer));
         if secret {
@@ -273,6 +446,11 @@ impl Pile {
             self.from_secrets.extend(news.map(|(pointer, _)| pointer.clone()));
         }
         Ok(())
+    }
+
+    /// Memory of the values leaf by leaf.
+    fn compared_bytes(&self) -> usize {
+        leaves::bytes(&self.values).saturating_add(Weight::of(&self.values).structure)
     }
 
     fn gathered(self) -> Gathered {
@@ -283,6 +461,11 @@ impl Pile {
         };
         Gathered { values, from_secrets, hash }
     }
+}
+
+/// Whether a document may have aliases.
+fn has_aliases(document: &[u8]) -> bool {
+    document.contains(&b'&') && document.contains(&b'*')
 }
 
 /// Values as JSON, the same for the same values.

@@ -8,28 +8,55 @@ use helm_template::json;
 
 use super::leaves::below;
 
-/// How many parts of schemas are looked at, and how deep: a schema may refer to itself.
-const MOST_STEPS: usize = 100_000;
+/// How many parts of schemas and values are looked at, and how deep: a schema may refer to itself.
+const MOST_STEPS: usize = 1_000_000;
 const DEEPEST: usize = 64;
 
-/// The values that the schemas of a chart and of its subcharts call secret, as JSON pointers.
+/// The values that the schemas of a chart and of its subcharts call secret, as JSON pointers. All of them, which is the empty pointer,
+/// where the schemas say too much about too many values.
 pub fn secrets(chart: &Chart, values: &Members) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut steps = MOST_STEPS;
     look(chart, values, "", &mut found, &mut steps);
+    if steps == 0 {
+        return BTreeSet::from([String::new()]);
+    }
     found
+}
+
+/// Bytes of all schemas of a chart and of its subcharts.
+pub fn bytes(chart: &Chart) -> usize {
+    let own = chart.schema.as_ref().map_or(0, |schema| schema.len());
+    chart.dependencies.iter().map(bytes).fold(own, usize::saturating_add)
 }
 
 fn look(chart: &Chart, values: &Members, pointer: &str, found: &mut BTreeSet<String>, steps: &mut usize) {
     // A schema that cannot be read has been refused where values are checked.
     if let Some(root) = chart.schema.as_ref().and_then(|schema| json::parse(schema).ok()) {
-        let values = Data::Map(values.clone());
-        Search { root: &root, found, steps }.part(&root, &values, pointer, DEEPEST);
+        Search { root: &root, found, steps }.part(&root, Node::Map(values), pointer, DEEPEST);
     }
     for subchart in &chart.dependencies {
         let name = &subchart.metadata.name;
         if let Some(Data::Map(values)) = values.get(name) {
             look(subchart, values, &below(pointer, name), found, steps);
+        }
+    }
+}
+
+/// A value, without owning the map that all values are.
+#[derive(Clone, Copy)]
+enum Node<'v> {
+    Map(&'v Members),
+    List(&'v [Data]),
+    Leaf,
+}
+
+impl<'v> From<&'v Data> for Node<'v> {
+    fn from(data: &'v Data) -> Self {
+        match data {
+            Data::Map(members) => Self::Map(members),
+            Data::List(items) => Self::List(items),
+            _ => Self::Leaf,
         }
     }
 }
@@ -40,13 +67,18 @@ struct Search<'s> {
     steps: &'s mut usize,
 }
 
-impl Search<'_> {
+impl<'s> Search<'s> {
+    /// Counts a part of a schema or a value; false if there have been too many.
+    fn step(&mut self) -> bool {
+        *self.steps = self.steps.saturating_sub(1);
+        *self.steps > 0
+    }
+
     /// Whatever applies under some condition is taken to apply: better one mask too many.
-    fn part(&mut self, schema: &Data, value: &Data, pointer: &str, deeper: usize) {
-        if *self.steps == 0 || deeper == 0 {
+    fn part(&mut self, schema: &'s Data, value: Node<'_>, pointer: &str, deeper: usize) {
+        if deeper == 0 || !self.step() {
             return;
         }
-        *self.steps = self.steps.saturating_sub(1);
         let deeper = deeper.saturating_sub(1);
         let is = |key: &str, wanted: &Data| schema.get(key) == Some(wanted);
         if is("writeOnly", &Data::Bool(true)) || is("format", &Data::string("password")) {
@@ -54,7 +86,7 @@ impl Search<'_> {
         }
         if let Some(target) = schema.get("$ref").and_then(Data::as_str).and_then(|text| self.refers_to(text))
         {
-            self.part(&target.clone(), value, pointer, deeper);
+            self.part(target, value, pointer, deeper);
         }
         for key in ["allOf", "anyOf", "oneOf"] {
             for part in schema.get(key).and_then(Data::as_list).unwrap_or_default() {
@@ -67,51 +99,57 @@ impl Search<'_> {
             }
         }
         match value {
-            Data::Map(members) => {
+            Node::Map(members) => {
                 for (key, value) in members {
+                    if !self.step() {
+                        return;
+                    }
                     self.member(schema, key, value, &below(pointer, key), deeper);
                 }
             }
-            Data::List(items) => {
+            Node::List(items) => {
                 for (index, item) in items.iter().enumerate() {
+                    if !self.step() {
+                        return;
+                    }
                     self.element(schema, index, item, &below(pointer, &index.to_string()), deeper);
                 }
             }
-            _ => {}
+            Node::Leaf => {}
         }
     }
 
-    fn member(&mut self, schema: &Data, key: &str, value: &Data, pointer: &str, deeper: usize) {
+    fn member(&mut self, schema: &'s Data, key: &str, value: &Data, pointer: &str, deeper: usize) {
         if let Some(part) = schema.get("properties").and_then(|properties| properties.get(key)) {
-            self.part(part, value, pointer, deeper);
+            self.part(part, value.into(), pointer, deeper);
             return;
         }
         // Whether a pattern fits is not asked: better one mask too many.
         let patterns = schema.get("patternProperties").and_then(Data::as_map);
         for part in patterns.into_iter().flat_map(|patterns| patterns.values()) {
-            self.part(part, value, pointer, deeper);
+            self.part(part, value.into(), pointer, deeper);
         }
         if let Some(part) = schema.get("additionalProperties") {
-            self.part(part, value, pointer, deeper);
+            self.part(part, value.into(), pointer, deeper);
         }
     }
 
-    fn element(&mut self, schema: &Data, index: usize, item: &Data, pointer: &str, deeper: usize) {
+    fn element(&mut self, schema: &'s Data, index: usize, item: &Data, pointer: &str, deeper: usize) {
         for key in ["items", "prefixItems", "additionalItems"] {
             match schema.get(key) {
                 Some(Data::List(parts)) => {
                     if let Some(part) = parts.get(index) {
-                        self.part(part, item, pointer, deeper);
+                        self.part(part, item.into(), pointer, deeper);
                     }
                 }
-                Some(part) => self.part(part, item, pointer, deeper),
+                Some(part) => self.part(part, item.into(), pointer, deeper),
                 None => {}
             }
         }
     }
 
     /// A part of the same document: `#/definitions/x`.
-    fn refers_to(&self, reference: &str) -> Option<&Data> {
+    fn refers_to(&self, reference: &str) -> Option<&'s Data> {
         let mut place = self.root;
         for key in reference.strip_prefix('#')?.split('/').skip(1) {
             let key = key.replace("~1", "/").replace("~0", "~");

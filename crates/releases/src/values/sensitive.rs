@@ -43,16 +43,20 @@ impl fmt::Debug for Sensitive {
 impl Sensitive {
     /// What is sensitive in a release: by its chart, its values, and the objects that came of them.
     pub fn of(chart: &Chart, gathered: &Gathered, rendered: &[Object]) -> Self {
+        Self::at(Self::places(chart, gathered), &gathered.values, rendered)
+    }
+
+    /// Where the values of a release are sensitive: by its chart, and because they came from a Secret.
+    pub fn places(chart: &Chart, gathered: &Gathered) -> BTreeSet<String> {
         let mut pointers = gathered.from_secrets.clone();
         pointers.extend(schema::secrets(chart, &gathered.values));
-        Self::at(pointers, &gathered.values, rendered)
+        pointers
     }
 
     /// What is sensitive where it was recorded which values are, or in all values where it was not.
     pub fn at(pointers: BTreeSet<String>, values: &Members, rendered: &[Object]) -> Self {
-        let within = leaves::of(values).into_iter().filter(|(at, _)| is_within(&pointers, at));
-        let texts: Vec<String> =
-            within.filter_map(|(_, value)| said(&value)).filter(|text| is_long(text)).collect();
+        let within = leaves::within(values, &pointers).into_iter();
+        let texts: Vec<String> = within.filter_map(said).filter(|text| is_long(text)).collect();
         Self { mask: Mask::new(rendered, &texts), texts, pointers }
     }
 
@@ -110,12 +114,6 @@ impl Sensitive {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
-}
-
-/// One of the places is this one, or around it.
-fn is_within(places: &BTreeSet<String>, pointer: &str) -> bool {
-    let around = pointer.match_indices('/').map(|(at, _)| &pointer[..at]);
-    places.contains(pointer) || around.into_iter().any(|pointer| places.contains(pointer))
 }
 
 fn is_long(text: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use helm_template::budget::Unlimited;
 use serde_json::json;
 
 use super::*;
@@ -34,6 +35,14 @@ fn reference(value: Value) -> ValuesReference {
 
 fn nothing() -> Layers<'static> {
     Layers { values_from: &[], values: "", values_ref: None, values_ref_is_ours: false, values_object: None }
+}
+
+async fn gather(layers: &Layers<'_>, theirs: &Shelf, ours: &Shelf) -> Result<Gathered, ValuesError> {
+    let texts = fetch(layers, theirs, ours, &mut |_| Ok(())).await;
+    texts.and_then(|texts| merge(texts, &Unlimited)).map_err(|error| match error {
+        GatherError::Values(error) => error,
+        other => panic!("{other}"),
+    })
 }
 
 async fn gathered(layers: Layers<'_>, shelf: &Shelf) -> Result<Gathered, ValuesError> {
@@ -164,7 +173,7 @@ async fn layers_that_grow_without_end_are_refused() {
         .map(|n| reference(json!({"kind": "Secret", "name": "large", "targetPath": format!("k{n}")})))
         .collect();
     let error = gathered(Layers { values_from: &large, ..nothing() }, &shelf).await.unwrap_err();
-    assert_eq!(error.to_string(), "spec.valuesFrom[8]: the values of the release exceed 8388608 bytes");
+    assert_eq!(error.to_string(), "spec.valuesFrom[4]: the values of the release exceed 4194304 bytes");
     let wide: Vec<_> = (0..30).map(|_| reference(json!({"kind": "Secret", "name": "wide"}))).collect();
     assert!(gathered(Layers { values_from: &wide[..1], ..nothing() }, &shelf).await.is_ok());
     let error = gathered(Layers { values_from: &wide, ..nothing() }, &shelf).await.unwrap_err();

@@ -4,7 +4,9 @@ use helm_chart::values;
 use helm_release::storage::{HELD_BY, secret_name};
 use helm_release::{Record, Status, Storage};
 use helm_template::profile::Profile;
-use kube_types::release::{DEPLOYER, Options, Patch as ReleasePatch, RoleOverride};
+use kube_types::release::{
+    DEPLOYER, Options, Patch as ReleasePatch, Remediation, RemediationStrategy, RoleOverride,
+};
 use kube_types::request::RunAs;
 
 use super::*;
@@ -119,6 +121,61 @@ async fn rollback_restores_options_patches_and_role_overrides() {
     assert_eq!((data["patched"].as_str(), data["greeting"].as_str()), ("yes", "one"));
     let deployment = stage.of::<Deployment>().get("web").await.unwrap();
     assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+}
+
+/// Installs a release with options, a patch and a role override, makes an upgrade without them fail, which is undone by a
+/// rollback, and goes back to the revision that the rollback made.
+async fn rollback_after_failed_upgrade(atomic: bool) {
+    let stage = Stage::new().await;
+    let (releases, me) = (&stage.releases, developer());
+    let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {patched: \"yes\"}\n";
+    let remedy = Remediation { retries: Some(0), strategy: Some(RemediationStrategy::Rollback) };
+    let asked = NewRelease {
+        options: Options { max_history: Some(7), ..Options::default() },
+        remediation: Some(if atomic { Remediation { strategy: None, ..remedy } } else { remedy }),
+        patches: vec![ReleasePatch { patch: patch.to_owned(), target: None }],
+        roles: vec![RoleOverride {
+            kind: "Deployment".to_owned(),
+            name: "web".to_owned(),
+            replicas: Some(2),
+            ..RoleOverride::default()
+        }],
+        ..wanted("web", "greeting: one\n")
+    };
+    releases.install(&me, &Source::Archive(web()), asked).await.unwrap();
+    until_deployed(&stage, 1).await;
+    let spec = request(&stage).await.spec;
+    let timeout = Some("2s".to_owned());
+    let changes = Changes {
+        options: Some(Options { wait: true, atomic, timeout, ..Options::default() }),
+        patches: Some(Vec::new()),
+        roles: Some(Vec::new()),
+        ..values("greeting: two\nbehaviour: never-ready\n")
+    };
+    releases.upgrade(&me, SHOP, "web", changes, Asked::default()).await.unwrap();
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    assert_eq!(status.helm.unwrap().revision, 3, "{}", status.message);
+    let versions: Vec<(i64, i64)> =
+        status.revisions.iter().map(|entry| (entry.revision, entry.version)).collect();
+    assert_eq!(versions, [(1, 1), (2, 2), (3, 1)]);
+    releases.rollback(&me, SHOP, "web", 3, Asked::default()).await.unwrap();
+    until_deployed(&stage, 3).await;
+    let back = request(&stage).await.spec;
+    assert_eq!((&back.options, &back.patches, &back.roles), (&spec.options, &spec.patches, &spec.roles));
+    assert_eq!((back.run_as.user, back.rollback_of), (developer_id().to_string(), Some(1)));
+    let data = stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap();
+    assert_eq!((data["patched"].as_str(), data["greeting"].as_str()), ("yes", "one"));
+    assert_eq!(stage.of::<Deployment>().get("web").await.unwrap().spec.unwrap().replicas, Some(2));
+}
+
+#[tokio::test]
+async fn rollback_to_the_revision_of_a_remediation_restores_options_patches_and_overrides() {
+    rollback_after_failed_upgrade(false).await;
+}
+
+#[tokio::test]
+async fn rollback_to_the_revision_of_an_atomic_upgrade_restores_options_patches_and_overrides() {
+    rollback_after_failed_upgrade(true).await;
 }
 
 #[tokio::test]

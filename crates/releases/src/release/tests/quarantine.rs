@@ -1,16 +1,75 @@
-//! Releases whose operations keep being interrupted.
+//! Releases whose operations, or their preparation, keep being interrupted.
 
+use std::sync::Arc;
+
+use domain::clock::SystemClock;
+use http::{Request, Response};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::PostParams;
+use kube::client::Body;
 use kube_types::HelmRelease;
 use kube_types::progress::condition;
 use kube_types::release::conditions::STALLED;
 use kube_types::release::status::Operation;
 use serde_json::json;
+use outbound::{Client, Dialer, Policy};
 use testkit::until;
+use tower::service_fn;
 
-use crate::stage::{Stage, web};
+use crate::stage::{Stage, started, web};
+
+/// A client to which nobody says what a package contains: whoever prepares a release waits for ever.
+fn hanging(client: kube::Client) -> kube::Client {
+    let call = move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            if request.uri().path().contains("/helmpackages/") {
+                std::future::pending::<()>().await;
+            }
+            client.send(request).await as Result<Response<Body>, kube::Error>
+        }
+    };
+    kube::Client::new(service_fn(call), "default")
+}
+
+#[tokio::test]
+async fn release_whose_preparation_stops_the_server_is_quarantined() {
+    let stage = Stage::new().await;
+    let package = stage.keep(web()).await;
+    stage.lead.abort();
+    let api = stage.of::<HelmRelease>();
+    stage.write("web", json!({"name": "web", "source": {"package": package}})).await.unwrap();
+    let lead = async |client: kube::Client| {
+        let outgoing = Client::new(Dialer::new(Policy::default()));
+        let releases = started(client, outgoing, Arc::new(SystemClock), "test").await;
+        tokio::spawn(async move {
+            releases.lead().await;
+        })
+    };
+    for deaths in 0..5 {
+        let server = lead(hanging(stage.world.platform())).await;
+        until("it is being prepared", async || {
+            let release = api.get("web").await.unwrap();
+            let status = release.status?;
+            (status.preparing == release.metadata.generation && status.interruptions == deaths).then_some(())
+        })
+        .await;
+        server.abort();
+        let _ = server.await;
+    }
+    let server = lead(stage.world.platform()).await;
+    let status = stage.until_state("web", "failed").await.status.unwrap();
+    let stalled = condition(&status.conditions, STALLED).unwrap();
+    assert_eq!((stalled.reason.as_str(), status.interruptions, status.preparing), ("CrashLoop", 5, None));
+    assert!(status.helm.is_none(), "nothing was tried");
+    assert!(status.next_retry_time.is_some_and(|due| due.0 > Timestamp::now()));
+    // Another spec is tried at once, and a success ends the count.
+    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
+    let status = stage.until_state("web", "active").await.status.unwrap();
+    assert_eq!((status.interruptions, status.preparing), (0, None));
+    server.abort();
+}
 
 #[tokio::test]
 async fn release_that_stops_the_server_is_quarantined() {
