@@ -15,7 +15,7 @@ use domain::Actor;
 use domain::actor::{Via, Who};
 use domain::clock::Clock;
 use domain::ids::{TokenId, UserId, WorkspaceName};
-use domain::roles::{PlatformRole, WorkspaceRole};
+use domain::roles::WorkspaceRole;
 use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::Config;
@@ -146,11 +146,12 @@ impl Directory {
     /// administrators created; each of these has budgets of its own.
     pub fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
         let index = self.shared.index.read();
-        let workspace = index.workspace(workspace)?;
-        let account = workspace.maker.clone().or_else(|| workspace.owner.parse().ok())?;
-        let is_admin =
-            index.account(&account).is_some_and(|account| account.platform.contains(&PlatformRole::Admin));
-        (!is_admin).then_some(account)
+        index.account_of(index.workspace(workspace)?)
+    }
+
+    /// The same for a workspace that was read just now.
+    pub(crate) fn account_of_object(&self, workspace: &Workspace) -> Option<UserId> {
+        self.shared.index.read().account_of(&WorkspaceRecord::of(workspace))
     }
 
     pub fn token(&self, id: &TokenId) -> Option<Arc<TokenRecord>> {

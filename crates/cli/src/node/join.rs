@@ -25,7 +25,7 @@ pub(super) type Say<'a> = &'a mut (dyn FnMut(&str) -> Result<(), Failure> + Send
 pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
     let (folder, identity, mut joined) = enter(args, Arc::new(SystemClock), say).await?;
     if args.stay {
-        let renewal = Renewal::of(&folder, &identity, args.certificate_seconds)?;
+        let renewal = Renewal::of(&folder, &identity, args.lifetime_seconds())?;
         stay::run(&mut joined, renewal).await?;
     }
     Ok(())
@@ -105,7 +105,7 @@ async fn admitted(
         .map_err(|error| CertificateError::Ask(error.into()))?;
     say(&format!("{} has proved itself; waiting until it lets `{}` in", args.server, args.name))?;
     let patience = Duration::from_secs(args.timeout);
-    let certificate = match certificate::obtain(client, &asked, args.certificate_seconds, patience).await {
+    let certificate = match certificate::obtain(client, &asked, args.lifetime_seconds(), patience).await {
         // What was decided stays decided: the next to join asks anew.
         Err(error @ (CertificateError::Denied(_) | CertificateError::Failed(_))) => {
             folder.forget()?;

@@ -67,7 +67,8 @@ pub struct JoinArgs {
     /// Stay, say that the node lives, and renew its certificate, until stopped
     #[arg(long)]
     pub stay: bool,
-    /// How many seconds its certificates are to be good for, at least 600 [default: what the cluster gives]
+    /// How many seconds its certificates are to be good for, at least 600
+    /// [default: 86400, the most that a node of an account gets; for others what the cluster gives]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(600..))]
     pub certificate_seconds: Option<i32>,
     /// How many seconds to wait until somebody has approved the certificate
@@ -75,7 +76,17 @@ pub struct JoinArgs {
     pub timeout: u64,
 }
 
+/// The longest that the certificate of an account's node is valid.
+const DAY_SECONDS: i32 = 86_400;
+
 impl JoinArgs {
+    /// The lifetime of certificates to ask for. The names of accounts' nodes begin with the id of the account.
+    fn lifetime_seconds(&self) -> Option<i32> {
+        let name = self.node_name();
+        let id = name.split_once('-').and_then(|(id, _)| id.parse::<UserId>().ok());
+        self.certificate_seconds.or(id.map(|_| DAY_SECONDS))
+    }
+
     /// The name of the Node: with the account's prefix, cut to the 63 characters that Kubernetes allows.
     fn node_name(&self) -> String {
         let Some(id) = &self.tenant else { return self.name.clone() };

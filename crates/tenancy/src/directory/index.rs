@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use domain::ids::{TokenId, UserId, WorkspaceName};
-use domain::roles::WorkspaceRole;
+use domain::roles::{PlatformRole, WorkspaceRole};
 use jiff::Timestamp;
 
 use super::account::{Account, Person};
@@ -168,6 +168,14 @@ impl Index {
 
     pub fn memberships(&self, id: &UserId) -> BTreeMap<WorkspaceName, WorkspaceRole> {
         self.memberships.get(id).into_iter().flatten().cloned().collect()
+    }
+
+    /// The account whose budgets a workspace uses; none for workspaces of platform administrators.
+    pub fn account_of(&self, workspace: &WorkspaceRecord) -> Option<UserId> {
+        let account = workspace.maker.clone().or_else(|| workspace.owner.parse().ok())?;
+        let is_admin =
+            self.account(&account).is_some_and(|account| account.platform.contains(&PlatformRole::Admin));
+        (!is_admin).then_some(account)
     }
 
     pub fn workspace(&self, name: &WorkspaceName) -> Option<&Arc<WorkspaceRecord>> {

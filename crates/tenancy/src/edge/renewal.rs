@@ -19,6 +19,7 @@ pub(crate) fn rule(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: 
 fn weigh(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: Timestamp) -> Result<Program, Denial> {
     let owner = owner.filter(|owner| owner.open).ok_or(Denial::AccountClosed)?;
     holds(asked.is_for_a_client(), Denial::WrongUsages)?;
+    holds(asked.is_short_lived(), Denial::TooLong)?;
     let (name, program) = asked.machine(owner.namespace).ok_or(Denial::WrongSubject)?;
     holds(name == node, Denial::WrongSubject)?;
     holds(owner.joined.iter().any(|joined| joined.name == node), Denial::NodeGone)?;
@@ -68,6 +69,7 @@ mod tests {
                 signer: KUBELET.to_owned(),
                 usages: words(&["client auth", "digital signature"]),
                 created: now,
+                seconds: None,
                 subject: Some(Subject {
                     name: "system:node:edge-1".to_owned(),
                     organizations: words(&["system:nodes"]),
@@ -98,6 +100,8 @@ mod tests {
 
         ("no account", |c| c.there = false, Err(AccountClosed)),
         ("a closed account", |c| c.open = false, Err(AccountClosed)),
+        ("for a day", |c| c.asked.seconds = Some(86_400), Ok(Program::Kubelet)),
+        ("for more than a day", |c| c.asked.seconds = Some(86_401), Err(TooLong)),
         ("for servers too", |c| c.asked.usages.push("server auth".to_owned()), Err(WrongUsages)),
         ("another node", |c| c.asked.subject.as_mut().unwrap().name = "system:node:edge-2".to_owned(), Err(WrongSubject)),
         ("a person", |c| c.asked.subject.as_mut().unwrap().name = "longshore:user:uaaaaaaaaaa".to_owned(), Err(WrongSubject)),

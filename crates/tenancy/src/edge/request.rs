@@ -1,18 +1,22 @@
 //! What a joining machine asks for, read out of a `CertificateSigningRequest`. Pure.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::der_parser::Oid;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::pem::parse_x509_pem;
-use x509_parser::prelude::FromDer as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::token::JOINERS;
 
 pub(crate) const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
+/// The longest that the certificate of a tenant's node may be valid: it ends with the account that renews it.
+pub(crate) const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+/// Signers begin the validity a few minutes in the past.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(10);
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 const HUB: &str = "openyurt:yurthub";
@@ -49,6 +53,8 @@ pub(crate) struct Asked {
     /// Sorted.
     pub usages: Vec<String>,
     pub created: Timestamp,
+    /// `expirationSeconds`. Kubelets leave it out, so that the certificate has the lifetime that the signer gives.
+    pub seconds: Option<i32>,
     /// Whom the certificate would name; `None` where that cannot be read, or is not signed by its own key.
     pub subject: Option<Subject>,
 }
@@ -88,6 +94,20 @@ pub(crate) fn renewing(csr: &CertificateSigningRequest) -> Option<&str> {
     spec.username.as_deref()?.strip_prefix(NODE).filter(|_| is_client && is_node)
 }
 
+/// The lifetime of the certificate that a signer made of a request of ours, if it is longer than [`LONGEST`].
+pub(crate) fn signed_too_long(csr: &CertificateSigningRequest) -> Option<SignedDuration> {
+    if !is_ours(csr) && renewing(csr).is_none() {
+        return None;
+    }
+    let pem = &csr.status.as_ref()?.certificate.as_ref()?.0;
+    let (_, block) = parse_x509_pem(pem).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
+    let validity = certificate.validity();
+    let seconds = validity.not_after.timestamp().saturating_sub(validity.not_before.timestamp());
+    let lifetime = SignedDuration::from_secs(seconds);
+    (lifetime > LONGEST.saturating_add(BACKDATE)).then_some(lifetime)
+}
+
 impl Asked {
     pub fn of(csr: &CertificateSigningRequest) -> Self {
         let spec = &csr.spec;
@@ -101,6 +121,7 @@ impl Asked {
             usages,
             // What says no time is as old as can be.
             created: csr.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            seconds: spec.expiration_seconds,
             subject: Subject::read(&spec.request.0),
         }
     }
@@ -118,6 +139,11 @@ impl Asked {
             _ => return None,
         };
         Some((name, program))
+    }
+
+    /// Whether it asks for no more than [`LONGEST`].
+    pub fn is_short_lived(&self) -> bool {
+        self.seconds.is_none_or(|seconds| i64::from(seconds) <= LONGEST.as_secs())
     }
 
     /// What a client certificate of a node is for, and nothing else.

@@ -55,6 +55,10 @@ pub(crate) enum Denial {
         "a node asks for digital signature, client auth and perhaps key encipherment, and for nothing else"
     )]
     WrongUsages,
+    #[error(
+        "the certificate of a tenant's node is valid for at most 24 hours: ask for expirationSeconds of at most 86400"
+    )]
+    TooLong,
     #[error("the certificate must name one node, `system:node:<name>` of `system:nodes`, and nothing else")]
     WrongSubject,
     #[error(
@@ -95,6 +99,7 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     holds(theirs, Denial::WrongRequester)?;
     holds(account.open, Denial::AccountClosed)?;
     holds(asked.is_for_a_client(), Denial::WrongUsages)?;
+    holds(asked.is_short_lived(), Denial::TooLong)?;
     let (node, program) = asked.machine(account.namespace).ok_or(Denial::WrongSubject)?;
     let record = account.joined.iter().find(|joined| joined.name == node);
     // A node that was let in before names had a prefix keeps its name.

@@ -7,10 +7,13 @@
 //! `longshore-tenant-node-pods`: a tenant's node mirrors static pods in its tenant's namespaces only. The one exception is OpenYurt's proxy,
 //! `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
 //!
-//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and elsewhere about its own Node and yurthub.
+//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and in `default` small ones about its own Node.
 //!
-//! `longshore-tenant-node-writes`: a tenant's node writes no other objects, but its Lease, its `CSINode`, requests for its certificates, and what Kubernetes ties
-//! to pods that are bound to it.
+//! `longshore-tenant-node-requests`: a tenant's node requests certificates of nodes only, in requests of bounded size, because no quota counts
+//! cluster-scoped objects. [`super::joiners`] has the same for join tokens.
+//!
+//! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, but its Lease, its `CSINode`, requests for its
+//! certificates, and what Kubernetes ties to pods that are bound to it.
 //!
 //! Elsewhere: whose pods run on a tenant's node ([`super::placement`]).
 //!
@@ -23,9 +26,18 @@ use serde_json::{Value, json};
 
 use super::labels;
 use crate::edge::names::NAMES;
+use crate::edge::request::{CLIENT, KUBELET};
 
 /// The user name of a tenant's node begins with this.
 const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
+/// The signer of kubelets' serving certificates.
+const SERVING: &str = "kubernetes.io/kubelet-serving";
+/// Characters of a certificate request in base64. One with an RSA key of 4096 bits has 2,300.
+const MAX_REQUEST: usize = 8192;
+/// The Kubernetes API's own limit for the note of an Event of `events.k8s.io`.
+const MAX_NOTE: usize = 1024;
+/// The longest name of a Kubernetes object, and the limit for every other text of an Event.
+const MAX_TEXT: usize = 253;
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
@@ -36,6 +48,7 @@ pub(super) fn objects() -> Vec<Value> {
     for (part, rules, validations) in [
         ("pods", pods(), mirrors()),
         ("events", events(), about_itself()),
+        ("requests", certificate_requests(), bounded_requests(&[KUBELET, CLIENT, SERVING])),
         ("writes", everything_else(), nothing_else()),
     ] {
         let by_a_tenants_node =
@@ -243,12 +256,25 @@ fn events() -> Value {
     json!([rule(""), rule("events.k8s.io")])
 }
 
+/// The object has no metadata of arbitrary size. A client can send `managedFields`, so that they are bounded too.
+fn bounded_metadata() -> String {
+    let empty = ["labels", "annotations", "finalizers", "ownerReferences"]
+        .map(|key| format!("(!has(object.metadata.{key}) || size(object.metadata.{key}) == 0)"));
+    let fields = "entry.fieldsV1";
+    let managed = format!(
+        "(!has(object.metadata.managedFields) || (size(object.metadata.managedFields) <= 3 && \
+         object.metadata.managedFields.all(entry, (!has(entry.apiVersion) || size(entry.apiVersion) <= 64) && \
+         (!has({fields}) || (size({fields}) <= 24 && {fields}.all(one, size(one) <= 32 && size({fields}[one]) <= 10 && \
+         {fields}[one].all(two, size(two) <= 32 && size({fields}[one][two]) == 0)))))))"
+    );
+    format!("{} && {managed}", empty.join(" && "))
+}
+
 fn about_itself() -> Value {
     // `regarding` in events.k8s.io is `involvedObject` in the core group.
     let about = |event: &str, field: &str| {
         format!(
-            "({event} == null || !has({event}.{field}) || ({event}.{field}.kind == 'Node' && {event}.{field}.name == variables.node) || \
-             ({event}.{field}.kind == 'Pod' && {event}.{field}.name == 'yurt-hub-' + variables.node))"
+            "({event} == null || !has({event}.{field}) || ({event}.{field}.kind == 'Node' && {event}.{field}.name == variables.node))"
         )
     };
     let named =
@@ -257,27 +283,105 @@ fn about_itself() -> Value {
         .into_iter()
         .flat_map(|event| [named(event), about(event, "involvedObject"), about(event, "regarding")])
         .collect();
+    let elsewhere = format!("namespaceObject.metadata.name == 'default' && {}", all.join(" && "));
+    json!([
+        {
+            "expression": format!("{} || ({elsewhere})", own_namespace()),
+            "message": "a tenant's node writes events in the namespaces of its tenant, and in default about its own Node",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("{} || object == null || ({})", own_namespace(), bounded_event()),
+            "message": format!(
+                "outside the namespaces of its tenant, an event of a tenant's node is called <node>.<suffix>, has no labels, annotations, finalizers, \
+                 owners or related object, a message of at most {MAX_NOTE} characters, and other texts of at most {MAX_TEXT}"
+            ),
+            "reason": "Forbidden",
+        },
+    ])
+}
+
+/// Every text of an Event is bounded: Kubernetes does not limit those of the core group. Kubelets name Events after their object, which
+/// tells whose an Event is.
+fn bounded_event() -> String {
+    let within = |parent: &str, key: &str, most: usize| {
+        let field = format!("object{parent}.{key}");
+        format!("(!has({field}) || size({field}) <= {most})")
+    };
+    let mut all =
+        vec!["object.metadata.name.startsWith(variables.node + '.')".to_owned(), bounded_metadata()];
+    all.push("!has(object.related)".to_owned());
+    all.extend(["message", "note"].map(|key| within("", key, MAX_NOTE)));
+    let texts =
+        ["reason", "type", "action", "reportingComponent", "reportingController", "reportingInstance"];
+    all.extend(texts.map(|key| within("", key, MAX_TEXT)));
+    for (parent, keys) in [
+        ("involvedObject", &["apiVersion", "fieldPath", "namespace", "resourceVersion", "uid"][..]),
+        ("regarding", &["apiVersion", "fieldPath", "namespace", "resourceVersion", "uid"]),
+        ("source", &["component", "host"]),
+        ("deprecatedSource", &["component", "host"]),
+    ] {
+        let at = format!(".{parent}");
+        let bounded: Vec<String> = keys.iter().map(|key| within(&at, key, MAX_TEXT)).collect();
+        all.push(format!("(!has(object.{parent}) || ({}))", bounded.join(" && ")));
+    }
+    all.join(" && ")
+}
+
+pub(super) fn certificate_requests() -> Value {
     json!([{
-        "expression": format!("{} || ({})", own_namespace(), all.join(" && ")),
-        "message": "a tenant's node writes events in the namespaces of its tenant, and about itself",
-        "reason": "Forbidden",
+        "apiGroups": ["certificates.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"],
+        "resources": ["certificatesigningrequests"], "scope": "Cluster",
     }])
 }
 
+/// The validations of a request for a certificate that one of these signers makes.
+pub(super) fn bounded_requests(signers: &[&str]) -> Value {
+    json!([
+        {
+            "expression": format!("object.spec.signerName in ['{}']", signers.join("', '")),
+            "message": format!("only certificates of nodes can be requested, from these signers: {}", signers.join(", ")),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("size(object.spec.request) <= {MAX_REQUEST} && {}", bounded_metadata()),
+            "message": format!(
+                "a request for a node's certificate has at most {MAX_REQUEST} characters, and no labels, annotations, finalizers or owners"
+            ),
+            "reason": "Forbidden",
+        },
+    ])
+}
+
 fn everything_else() -> Value {
+    // `*` alone matches no subresources.
     json!([{
-        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["*"], "scope": "*",
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["*/*"], "scope": "*",
     }])
 }
 
 fn nothing_else() -> Value {
     // NodeRestriction ties these to the node itself, or to pods that are bound to it.
-    let own = "((request.resource.group == '' && request.resource.resource in ['nodes', 'pods', 'events', 'serviceaccounts', 'persistentvolumeclaims']) || \
-               (request.resource.group == 'events.k8s.io' && request.resource.resource == 'events') || \
-               (request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases') || \
-               (request.resource.group == 'storage.k8s.io' && request.resource.resource in ['csinodes', 'volumeattachments']) || \
-               (request.resource.group == 'resource.k8s.io' && request.resource.resource == 'resourceslices') || \
-               (request.resource.group == 'certificates.k8s.io' && request.resource.resource in ['certificatesigningrequests', 'podcertificaterequests']))";
+    let objects: [(&str, &[&str]); 6] = [
+        ("", &["nodes", "pods", "events"]),
+        ("events.k8s.io", &["events"]),
+        ("coordination.k8s.io", &["leases"]),
+        ("storage.k8s.io", &["csinodes"]),
+        ("resource.k8s.io", &["resourceslices"]),
+        ("certificates.k8s.io", &["certificatesigningrequests", "podcertificaterequests"]),
+    ];
+    let objects = objects.map(|(group, resources)| {
+        format!(
+            "(request.resource.group == '{group}' && request.resource.resource in ['{}'])",
+            resources.join("', '")
+        )
+    });
+    let subresources = "request.resource.resource + '/' + request.subResource in ['nodes/status', 'pods/status', 'pods/eviction', \
+         'persistentvolumeclaims/status', 'serviceaccounts/token']";
+    let own = format!(
+        "(!has(request.subResource) || request.subResource == '' ? ({}) : (request.resource.group == '' && {subresources}))",
+        objects.join(" || ")
+    );
     json!([{
         "expression": format!("{own} || {}", own_namespace()),
         "message": "a tenant's node writes its Node, its Lease, the status of pods that are bound to it, and in the namespaces of its tenant",

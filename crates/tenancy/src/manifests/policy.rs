@@ -15,7 +15,7 @@
 //! Elsewhere: what nodes themselves may write ([`super::nodes`]).
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::{PROVISIONED, TENANT, WORKSPACE};
+use kube_types::marks::{ACCOUNT, PROVISIONED, TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::labels;
@@ -106,6 +106,10 @@ fn guarding() -> Value {
     };
     let own =
         format!("object.metadata.labels['{WORKSPACE}'] == namespaceObject.metadata.labels['{WORKSPACE}']");
+    let own_account = format!(
+        "'{ACCOUNT}' in namespaceObject.metadata.labels && \
+         object.metadata.labels['{ACCOUNT}'] == namespaceObject.metadata.labels['{ACCOUNT}']"
+    );
     json!([
         {
             "expression": format!("!({})", labelled("oldObject", PROVISIONED)),
@@ -120,6 +124,11 @@ fn guarding() -> Value {
         {
             "expression": format!("!({}) || {own}", labelled("object", WORKSPACE)),
             "message": format!("the label {WORKSPACE} can only name the workspace that the namespace belongs to"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!("!({}) || ({own_account})", labelled("object", ACCOUNT)),
+            "message": format!("the label {ACCOUNT} can only name the account whose budgets the namespace uses"),
             "reason": "Forbidden",
         },
         {

@@ -2,7 +2,7 @@
 //!
 //! `longshore-token-requests`: a `TokenRequest` is valid for at most 24 hours, whoever sends it. A ServiceAccount of the workspace
 //! cannot request tokens, or it would renew its own for ever. Tenants get none for `longshore-deployer`. Kubelets request tokens for
-//! pods, which end with the pod.
+//! pods, which end with the pod. A request for exactly 3607 seconds ([`EXTENDED_SECONDS`]) is a kubelet's alone.
 //!
 //! `longshore-token-secrets`: Secrets of type `kubernetes.io/service-account-token` hold tokens that do not expire. Neither people nor
 //! ServiceAccounts create them in workspaces, and tenants do not change those that exist; they may delete them. The type of a Secret is
@@ -17,6 +17,9 @@ use crate::provision::DEPLOYER;
 
 const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 const MAX_SECONDS: i64 = 24 * 60 * 60;
+/// Kubernetes answers a request for exactly this lifetime, bound to a pod, with a token that is valid for a year
+/// (`--service-account-extend-token-expiration`, on by default): kubelets request it for pods of clients that do not reload tokens.
+const EXTENDED_SECONDS: i64 = 3607;
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
@@ -72,6 +75,16 @@ fn token_requests() -> Value {
         {
             "expression": format!("has(object.spec.expirationSeconds) && object.spec.expirationSeconds <= {MAX_SECONDS}"),
             "message": "in a workspace a token is valid for at most 24 hours (expirationSeconds: 86400)",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "!has(object.spec.expirationSeconds) || object.spec.expirationSeconds != {EXTENDED_SECONDS} || {}",
+                requested_by("'system:node:'"),
+            ),
+            "message": format!(
+                "in a workspace only kubelets request tokens of {EXTENDED_SECONDS} seconds, which Kubernetes extends to a year: request another expirationSeconds"
+            ),
             "reason": "Forbidden",
         },
         {

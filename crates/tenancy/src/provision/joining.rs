@@ -7,7 +7,7 @@
 //! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), what becomes of the node ([`super::nodes`]).
 
 use domain::ids::UserId;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -31,12 +31,13 @@ use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
 use crate::edge::token::{self, JoinToken, id_of};
 use crate::secrets::writing;
 
-/// What watching keeps of a request: whether it waits for us.
+/// What the cache keeps of a request: its name, if it waits for a decision or its certificate is valid for too long.
 pub(super) struct Waiting(Option<String>);
 
 impl Waiting {
     pub fn of(csr: &CertificateSigningRequest) -> Self {
-        Self(may_be_ours(csr).then(|| csr.name_any()))
+        let concerns_us = may_be_ours(csr) || request::signed_too_long(csr).is_some();
+        Self(concerns_us.then(|| csr.name_any()))
     }
 
     pub fn key(&self) -> Option<String> {
@@ -54,6 +55,12 @@ impl Provisioner {
     pub(super) async fn sync_request(&self, name: &str) -> Result<Next, ProvisionError> {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.get_opt(name).await.doing(|| format!("read the request `{name}`"))?;
+        if let Some(csr) = &found
+            && let Some(lifetime) = request::signed_too_long(csr)
+        {
+            self.report_lifetime(csr, lifetime).await?;
+            return Ok(Next::Rest);
+        }
         let Some(csr) = found.filter(may_be_ours) else { return Ok(Next::Rest) };
         if let Some(node) = request::renewing(&csr) {
             return self.renew(&csr, node).await;
@@ -111,6 +118,25 @@ impl Provisioner {
             }
         }
         Ok(Next::Rest)
+    }
+
+    /// Reports that the cluster signs certificates of tenants' nodes for too long. A certificate cannot be revoked, and a kubelet does not ask for less.
+    async fn report_lifetime(
+        &self,
+        csr: &CertificateSigningRequest,
+        lifetime: SignedDuration,
+    ) -> Result<(), ProvisionError> {
+        if let Some(node) = request::renewing(csr)
+            && self.names().await?.1.owner(node).is_none()
+        {
+            // A node of the operator.
+            return Ok(());
+        }
+        tracing::warn!(
+            request.name = csr.name_any(), lifetime.hours = lifetime.as_hours(),
+            "the certificate of a tenant's node is valid for more than 24 hours: run kube-controller-manager with --cluster-signing-duration=24h"
+        );
+        Ok(())
     }
 
     /// Lets the holder of a join token read the request that it made.

@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use kube_types::marks::{MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
+use kube_types::marks::{ACCOUNT, MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
 use kube_types::workspace::{Allowance, Member, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
 
@@ -55,6 +55,8 @@ pub struct Marks {
     /// The annotation: the UID of the workspace that it was made for.
     made_for: Box<str>,
     tenant: Box<str>,
+    /// The label of the account whose budgets it uses.
+    pub account: Box<str>,
     pod_security: Box<str>,
     /// The labels of what an administrator allows in the workspace.
     allowed: Vec<Box<str>>,
@@ -70,6 +72,7 @@ impl Marks {
             workspace: label(WORKSPACE),
             made_for: text(namespace.annotations().get(WORKSPACE_UID)),
             tenant: label(TENANT),
+            account: label(ACCOUNT),
             pod_security: label(POD_SECURITY),
             allowed: Allowance::ALL
                 .iter()
@@ -84,8 +87,8 @@ impl Marks {
     /// Whether the labels are those of `wanted`.
     pub fn is_labelled_as(&self, wanted: &Namespace) -> bool {
         let wanted = Self::of(wanted);
-        (&self.workspace, &self.tenant, &self.pod_security, &self.allowed)
-            == (&wanted.workspace, &wanted.tenant, &wanted.pod_security, &wanted.allowed)
+        (&self.workspace, &self.tenant, &self.account, &self.pod_security, &self.allowed)
+            == (&wanted.workspace, &wanted.tenant, &wanted.account, &wanted.pod_security, &wanted.allowed)
     }
 }
 
@@ -112,8 +115,8 @@ pub fn may_be_called(workspace: &str, namespace: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || (rest.len() > 1 && rest.starts_with('-')))
 }
 
-/// The namespace itself.
-pub fn namespace(workspace: &Workspace, name: &str) -> Namespace {
+/// The namespace itself. `account` is the one whose budgets the workspace uses.
+pub fn namespace(workspace: &Workspace, account: Option<&UserId>, name: &str) -> Namespace {
     let mut labels: BTreeMap<String, String> = [
         (WORKSPACE.to_owned(), workspace.name_any()),
         (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
@@ -123,6 +126,7 @@ pub fn namespace(workspace: &Workspace, name: &str) -> Namespace {
     if !workspace.spec.owner.is_empty() {
         labels.insert(TENANT.to_owned(), workspace.spec.owner.clone());
     }
+    labels.extend(account.map(|account| (ACCOUNT.to_owned(), account.to_string())));
     labels.extend(workspace.spec.allow.iter().map(|allowed| (allowed.label().to_owned(), "true".to_owned())));
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -310,7 +314,7 @@ mod tests {
     #[test]
     fn what_a_namespace_begins_with() {
         let hard = [("pods".to_owned(), "50".to_owned())].into();
-        let mut text = serde_norway::to_string(&namespace(&acme(), "acme")).unwrap();
+        let mut text = serde_norway::to_string(&namespace(&acme(), Some(&ID.parse().unwrap()), "acme")).unwrap();
         for piece in pieces(&acme(), "acme", &hard, false) {
             write!(text, "---\n{}", serde_norway::to_string(&piece.object).unwrap()).unwrap();
         }
@@ -337,6 +341,7 @@ mod tests {
             workspace: workspace.into(),
             made_for: made_for.into(),
             tenant: "".into(),
+            account: "".into(),
             pod_security: "".into(),
             allowed: Vec::new(),
             leaving: false,

@@ -19,9 +19,10 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
-use kube_types::marks::WORKSPACE_FINALIZER;
+use kube_types::marks::{ACCOUNT, WORKSPACE_FINALIZER};
 use kube_types::workspace::OwnedNamespace;
 use kube_types::{FIELD_MANAGER, Workspace};
+use serde_json::json;
 
 use self::report::{DeployerAction, Done, Life, Outcome, bindings_due, deployers_due, life, status};
 use super::namespace::{self, DEPLOYER, Marks, Standing, standing};
@@ -88,7 +89,7 @@ impl Provisioner {
         }
         let mut finalizers = workspace.finalizers().to_vec();
         finalizers.push(WORKSPACE_FINALIZER.to_owned());
-        let patch = serde_json::json!({
+        let patch = json!({
             "metadata": { "resourceVersion": workspace.resource_version(), "finalizers": finalizers },
         });
         let name = workspace.name_any();
@@ -185,13 +186,15 @@ impl Provisioner {
     ) -> Result<Standing, ProvisionError> {
         let recorded = recorded(workspace, name);
         let known = self.seen.namespace(name);
-        let wanted = namespace::namespace(workspace, name);
+        let account = self.directory.account_of_object(workspace);
+        let wanted = namespace::namespace(workspace, account.as_ref(), name);
         match standing(workspace, recorded, known.as_ref()) {
             Standing::Ours(uid) => {
                 if let Some(found) = known
                     && !found.is_labelled_as(&wanted)
                 {
-                    self.label(wanted, &uid).await?;
+                    let surplus = account.is_none() && !found.account.is_empty();
+                    self.label(wanted, &uid, surplus).await?;
                 }
                 Ok(Standing::Ours(uid))
             }
@@ -216,14 +219,26 @@ impl Provisioner {
         Ok(standing(workspace, recorded(workspace, name), found.as_ref().map(Marks::of).as_ref()))
     }
 
-    async fn label(&self, mut wanted: Namespace, uid: &str) -> Result<(), ProvisionError> {
+    async fn label(
+        &self,
+        mut wanted: Namespace,
+        uid: &str,
+        has_surplus_account: bool,
+    ) -> Result<(), ProvisionError> {
         let name = wanted.name_any();
         // Another namespace under this name is not labelled.
         wanted.metadata.uid = Some(uid.to_owned());
-        self.api::<Namespace>()
-            .patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&wanted))
+        let api = self.api::<Namespace>();
+        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&wanted))
             .await
             .doing(|| format!("label namespace `{name}`"))?;
+        if has_surplus_account {
+            // An apply leaves the label that the namespace was created with.
+            let patch = json!({ "metadata": { "uid": uid, "labels": { ACCOUNT: null } } });
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .doing(|| format!("label namespace `{name}`"))?;
+        }
         Ok(())
     }
 

@@ -110,6 +110,7 @@ async fn nobody_gives_away_more_than_they_have_or_takes_our_marks() {
         // our marks
         ("ConfigMap", "v1", marked(marks::PROVISIONED, "true")),
         ("ConfigMap", "v1", marked(marks::WORKSPACE, "other")),
+        ("ConfigMap", "v1", marked(marks::ACCOUNT, OTHER)),
         // not theirs at all
         ("ResourceQuota", "v1", json!({"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1000"}}})),
         ("LimitRange", "v1", json!({"metadata": {"name": "x"}, "spec": {"limits": []}})),

@@ -294,3 +294,48 @@ async fn what_is_as_it_should_be_is_not_written() {
     create(&world, &workspace("more", &[])).await;
     assert_eq!(writes_of("more").await, for_last, "only what is new is written");
 }
+
+#[tokio::test]
+async fn namespaces_carry_the_account_whose_budgets_they_use() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &user("ana", Some(ID))).await;
+    let made_by = |name: &str, id: &str| {
+        let mut made = workspace(name, &[(id, "admin")]);
+        made.labels_mut().insert(marks::USER.to_owned(), id.to_owned());
+        made
+    };
+    // An administrator's workspaces have budgets of their own, and so do those that were written by hand.
+    let mut admin = user("ben", Some(OTHER));
+    admin.spec.platform_roles = vec!["admin".to_owned()];
+    create(&world, &admin).await;
+    let users_ready = async || {
+        user_is_ready(&world, "ana").await?;
+        user_is_ready(&world, "ben").await
+    };
+    until_reached(&world, &Fault::none(), &clock, "users", users_ready).await;
+    create(&world, &made_by("acme", ID)).await;
+    create(&world, &made_by("shared", OTHER)).await;
+    create(&world, &workspace("written", &[(ID, "admin")])).await;
+    let account = async |name: &str| {
+        let namespace = get::<Namespace>(&world, name).await?;
+        Some(namespace.labels().get(marks::ACCOUNT).cloned())
+    };
+    let expected = async || {
+        for name in ["acme", "shared", "written"] {
+            is_ready(&world, name).await?;
+        }
+        let own = Some(ID.to_owned());
+        (account("acme").await? == own && account(ID).await? == own).then_some(())?;
+        for name in ["shared", "written", OTHER] {
+            (account(name).await? == None).then_some(())?;
+        }
+        Some(())
+    };
+    until_reached(&world, &Fault::none(), &clock, "the labels", expected).await;
+
+    // A namespace from before gets the label, and a changed one is corrected.
+    for (name, label) in [("acme", Value::Null), (ID, json!(OTHER)), ("shared", json!(ID))] {
+        patch::<Namespace>(&world, name, json!({"metadata": {"labels": {marks::ACCOUNT: label}}})).await;
+    }
+    until_reached(&world, &Fault::none(), &clock, "the labels again", expected).await;
+}

@@ -6,6 +6,7 @@ mod faults;
 mod guard;
 mod kills;
 mod lives;
+mod model;
 
 use std::sync::Arc;
 

@@ -1,0 +1,672 @@
+//! Model test of identities: three tenants create, share, remove and recreate accounts, workspaces, namespaces, repositories,
+//! requests and nodes in random order while the controllers are killed at random writes.
+//!
+//! A model predicts who is a member of what, and who may use a name again. After each step the platform agrees with it, no
+//! credential of a removed identity is accepted, no credential reaches what is another's, and no object carries an id or a UID
+//! that was removed. `MODEL_SEED` selects the run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use domain::actor::Via;
+use domain::ids::{UserId, WorkspaceName};
+use domain::roles::WorkspaceRole;
+use domain::{Actor, Place};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenReview, TokenReviewSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::DynamicObject;
+use kube::discovery::{ApiResource, Discovery, verbs};
+use kube_types::{NodePool, NodePoolSpec};
+use testkit::Blow;
+
+use super::edge::{appear, ask_for, clock_of_tokens, join_token, nodes_of};
+use super::*;
+use crate::Presented;
+use crate::quota::Amounts;
+use crate::stage::registration;
+
+const TENANTS: usize = 3;
+/// Names that all tenants compete for; `<name>-prod` is a namespace of another one, too.
+const NAMES: [&str; 4] = ["corp", "corp-prod", "shop", "shop-prod"];
+const STEPS: usize = 24;
+const ATTACK_FOR: Duration = Duration::from_secs(20);
+/// More writes than a step needs, so that some lives end by themselves.
+const MAX_WRITES: usize = 14;
+
+/// Xorshift: the run is reproduced by its seed.
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+
+    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len())].clone())
+    }
+}
+
+/// An account with its credentials.
+#[derive(Clone)]
+struct Account {
+    id: UserId,
+    /// The name of the User object: a recreated account has that of its predecessor.
+    name: String,
+    uid: String,
+    /// The login token.
+    token: String,
+    /// An API token for all that the account may do.
+    api_token: String,
+    /// A token of the ServiceAccount, as in a kubeconfig.
+    kube_token: String,
+    nodes: BTreeSet<String>,
+    has_pool: bool,
+}
+
+/// A shared workspace.
+#[derive(Clone)]
+struct Shared {
+    uid: String,
+    creator: Option<UserId>,
+    members: BTreeMap<UserId, WorkspaceRole>,
+    namespaces: BTreeSet<String>,
+}
+
+impl Shared {
+    /// Who may use a name of it again.
+    fn name_owner(&self) -> Option<UserId> {
+        self.creator.clone().filter(|creator| self.members.get(creator) == Some(&WorkspaceRole::Admin))
+    }
+}
+
+/// What is known of a removed account or workspace.
+struct Former {
+    /// Ids and UIDs.
+    traces: Vec<String>,
+    account: Option<Account>,
+}
+
+struct Model {
+    world: World,
+    clock: HeldClock,
+    /// A replica that is not the leader: it serves the tenants' calls.
+    front: Tenancy,
+    kinds: Vec<ApiResource>,
+    rng: Rng,
+    accounts: [Option<Account>; TENANTS],
+    workspaces: BTreeMap<String, Shared>,
+    /// The account and the UID of the workspace that may use a name again.
+    retired: BTreeMap<String, (Option<UserId>, String)>,
+    removed: Vec<Former>,
+    /// Names of nodes that left.
+    left_nodes: BTreeSet<String>,
+    /// Namespaces that were removed from a workspace.
+    removed_namespaces: BTreeSet<String>,
+    made: u32,
+}
+
+fn settings() -> Settings {
+    let limits = Settings::default().person_quota.into_keys().map(|name| {
+        let amount = if name.contains("memory") || name.contains("storage") { "9000Gi" } else { "9000" };
+        (name, amount.to_owned())
+    });
+    Settings {
+        registration_open: true,
+        max_nodes: 2,
+        visitor_patience: Duration::from_millis(1),
+        person_quota: limits.collect(),
+        ..Settings::default()
+    }
+}
+
+/// Kinds of objects that are records of what happened, and expire by themselves.
+fn is_record_of_events(kind: &ApiResource) -> bool {
+    kind.kind == "Event"
+}
+
+impl Model {
+    async fn new(seed: u64) -> Self {
+        let (world, clock) = (world().await, clock_of_tokens());
+        let clients = Clients::new(world.platform());
+        let front = Tenancy::start(clients, settings(), Arc::new(clock.clone())).await.unwrap();
+        let discovery = Discovery::new(world.admin()).run().await.unwrap();
+        let kinds = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
+        let kinds = kinds.filter(|(_, found)| found.supports_operation(verbs::LIST)).map(|(kind, _)| kind);
+        Self {
+            kinds: kinds.filter(|kind| !is_record_of_events(kind)).collect(),
+            world,
+            clock,
+            front,
+            rng: Rng(seed | 1),
+            accounts: [const { None }; TENANTS],
+            workspaces: BTreeMap::new(),
+            retired: BTreeMap::new(),
+            removed: Vec::new(),
+            left_nodes: BTreeSet::new(),
+            removed_namespaces: BTreeSet::new(),
+            made: 0,
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        self.made += 1;
+        self.made
+    }
+
+    fn actor(&self, id: &UserId) -> Actor {
+        self.front.directory().actor(id, Via::Session { id: "session".to_owned() }).unwrap()
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.iter().flatten()
+    }
+
+    /// A workspace that an account administrates.
+    fn administrated(&mut self, id: &UserId) -> Option<String> {
+        let is_admin = |shared: &Shared| shared.members.get(id) == Some(&WorkspaceRole::Admin);
+        let own = self.workspaces.iter().filter(|(_, shared)| is_admin(shared));
+        let own: Vec<String> = own.map(|(name, _)| name.clone()).collect();
+        self.rng.pick(&own)
+    }
+
+    fn is_in_use(&self, name: &str) -> bool {
+        self.workspaces.iter().any(|(used, shared)| used == name || shared.namespaces.contains(name))
+    }
+
+    /// One random step; says which.
+    async fn step(&mut self) -> String {
+        let tenant = self.rng.below(TENANTS);
+        let Some(account) = self.accounts[tenant].clone() else { return self.register(tenant).await };
+        match self.rng.below(20) {
+            0..=1 => self.remove_account(tenant, &account).await,
+            2..=6 => self.create_workspace(&account).await,
+            7..=8 => self.add_namespace(&account).await,
+            9 => self.remove_namespace(&account).await,
+            10..=12 => self.share(&account).await,
+            13 => self.invite(&account).await,
+            14 => self.remove_member(&account).await,
+            15..=16 => self.join(tenant, &account).await,
+            17 => self.leave(tenant, &account).await,
+            _ => self.remove_workspace().await,
+        }
+    }
+
+    async fn register(&mut self, tenant: usize) -> String {
+        let phone = format!("1390000000{tenant}");
+        let from = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + self.number()));
+        let registered = self.front.register(registration(&phone, None), from).await.unwrap();
+        let what = format!("register {}", registered.id);
+        let (name, id) = (registered.name.clone(), registered.id.clone());
+        let uid = get::<User>(&self.world, &name).await.unwrap().uid().unwrap();
+        let account = Account {
+            id: id.clone(),
+            name,
+            uid,
+            token: registered.token.expose().to_owned(),
+            api_token: String::new(),
+            kube_token: String::new(),
+            nodes: BTreeSet::new(),
+            has_pool: false,
+        };
+        self.accounts[tenant] = Some(account);
+        self.settle(&what).await;
+        let request = crate::tokens::TokenRequest {
+            name: "all".to_owned(),
+            scopes: vec!["all".to_owned()],
+            days: None,
+        };
+        let api_token = self.front.create_token(&self.actor(&id), &request).await.unwrap();
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.world.admin(), SYSTEM_NAMESPACE);
+        let issued =
+            accounts.create_token_request(id.as_str(), &PostParams::default(), &TokenRequest::default());
+        let account = self.accounts[tenant].as_mut().unwrap();
+        account.api_token = api_token.text.expose().to_owned();
+        account.kube_token = issued.await.unwrap().status.unwrap().token;
+        what
+    }
+
+    async fn remove_account(&mut self, tenant: usize, account: &Account) -> String {
+        let personal = get::<Workspace>(&self.world, account.id.as_str()).await.unwrap();
+        let namespace = get::<Namespace>(&self.world, account.id.as_str()).await.unwrap();
+        delete::<User>(&self.world, &account.name).await;
+        self.accounts[tenant] = None;
+        for shared in self.workspaces.values_mut() {
+            shared.members.remove(&account.id);
+            shared.creator.take_if(|creator| *creator == account.id);
+        }
+        for (owner, _) in self.retired.values_mut() {
+            owner.take_if(|owner| *owner == account.id);
+        }
+        let uids = [personal.uid(), namespace.uid()].into_iter().flatten();
+        let traces = uids.chain([account.id.to_string(), account.uid.clone()]).collect();
+        self.removed.push(Former { traces, account: Some(account.clone()) });
+        let what = format!("remove account {}", account.id);
+        self.settle(&what).await;
+        what
+    }
+
+    async fn create_workspace(&mut self, account: &Account) -> String {
+        let name = self.rng.pick(&NAMES).unwrap();
+        let what = format!("{} creates workspace {name}", account.id);
+        let is_free = !self.is_in_use(name)
+            && self.retired.get(name).is_none_or(|(owner, _)| owner.as_ref() == Some(&account.id));
+        let created = self.front.create_workspace(&self.actor(&account.id), name, "").await;
+        assert_eq!(created.is_ok(), is_free, "{what}: {created:?}");
+        if !is_free {
+            return what;
+        }
+        let created = get::<Workspace>(&self.world, name).await.unwrap();
+        let shared = Shared {
+            uid: created.uid().unwrap(),
+            creator: Some(account.id.clone()),
+            members: [(account.id.clone(), WorkspaceRole::Admin)].into(),
+            namespaces: [name.to_owned()].into(),
+        };
+        self.workspaces.insert(name.to_owned(), shared);
+        self.settle(&what).await;
+        self.equip(name, account).await;
+        what
+    }
+
+    /// What the platform keeps for a workspace beside its namespaces.
+    async fn equip(&mut self, workspace: &str, account: &Account) {
+        let (number, uid) = (self.number(), self.workspaces[workspace].uid.clone());
+        let metadata = |name: &str| json!({"name": name, "labels": {marks::WORKSPACE: workspace}, "annotations": {marks::WORKSPACE_UID: uid}});
+        let secret = |name: &str, kind: &str| {
+            let mut metadata = metadata(name);
+            metadata["namespace"] = SYSTEM_NAMESPACE.into();
+            json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": metadata,
+                "stringData": {"password": format!("of {uid}")}})
+        };
+        let own = "longshore.dev/v1alpha1";
+        let credentials = format!("repo-{workspace}.charts-{number}");
+        let reader = format!("{}{uid}", marks::READER_PREFIX);
+        let package = format!("pkg-{number:064}");
+        self.world
+            .apply([
+                json!({"apiVersion": own, "kind": "HelmRequest", "metadata": metadata(&format!("req-{number}")),
+                    "spec": {"releaseName": "db", "workspace": workspace, "cluster": "host", "namespace": workspace,
+                        "source": {"package": package}, "chart": {"name": "db", "version": "1.0.0"}, "version": 1,
+                        "runAs": {"user": account.id, "uid": account.uid}}}),
+                secret(&format!("req-{number}.v1.a"), "longshore.dev/values"),
+                secret(&credentials, marks::REPO_CREDENTIALS_TYPE),
+                json!({"apiVersion": own, "kind": "HelmRepo", "metadata": metadata(&format!("{workspace}.charts-{number}")),
+                    "spec": {"name": "charts", "workspace": workspace, "url": "https://charts.example.com",
+                        "credentialRef": {"name": credentials}}}),
+                json!({"apiVersion": own, "kind": "HelmPackage",
+                    "metadata": {"name": package, "annotations": {marks::READERS_RECORDED: "true",
+                        reader: format!("{workspace} 2026-01-02T03:04:05Z")}},
+                    "spec": {"digest": format!("sha256:{number:064}"), "size": 1, "chunks": 1,
+                        "chart": {"name": "db", "version": "1.0.0"}, "origin": "upload"}}),
+            ])
+            .await;
+    }
+
+    async fn remove_workspace(&mut self) -> String {
+        let all: Vec<String> = self.workspaces.keys().cloned().collect();
+        let Some(name) = self.rng.pick(&all) else { return "no workspace to remove".to_owned() };
+        let shared = self.workspaces.remove(&name).unwrap();
+        let mut traces = vec![shared.uid.clone()];
+        for namespace in &shared.namespaces {
+            traces.extend(get::<Namespace>(&self.world, namespace).await.unwrap().uid());
+            self.removed_namespaces.insert(namespace.clone());
+        }
+        for retired in shared.namespaces.iter().chain([&name]) {
+            self.retired.insert(retired.clone(), (shared.name_owner(), shared.uid.clone()));
+        }
+        delete::<Workspace>(&self.world, &name).await;
+        self.removed.push(Former { traces, account: None });
+        let what = format!("remove workspace {name}");
+        self.settle(&what).await;
+        what
+    }
+
+    async fn add_namespace(&mut self, account: &Account) -> String {
+        let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
+        let (name, shared) = (format!("{workspace}-prod"), &self.workspaces[&workspace]);
+        let what = format!("{} adds namespace {name}", account.id);
+        let is_reusable = |(owner, uid): &(Option<UserId>, String)| {
+            (owner.is_some() && *owner == shared.creator) || *uid == shared.uid
+        };
+        let is_free = !self.is_in_use(&name) && self.retired.get(&name).is_none_or(is_reusable);
+        let (actor, place) = (self.actor(&account.id), workspace.parse().unwrap());
+        let added = self.front.add_namespace(&actor, &place, "prod", Amounts::new(), None).await;
+        assert_eq!(added.is_ok(), is_free, "{what}: {added:?}");
+        if is_free {
+            self.removed_namespaces.remove(&name);
+            self.workspaces.get_mut(&workspace).unwrap().namespaces.insert(name);
+            self.settle(&what).await;
+        }
+        what
+    }
+
+    async fn remove_namespace(&mut self, account: &Account) -> String {
+        let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
+        let name = format!("{workspace}-prod");
+        let shared = self.workspaces.get_mut(&workspace).unwrap();
+        if !shared.namespaces.remove(&name) {
+            return "no namespace to remove".to_owned();
+        }
+        self.retired.insert(name.clone(), (shared.name_owner(), shared.uid.clone()));
+        let namespace = get::<Namespace>(&self.world, &name).await.unwrap();
+        let (actor, place) = (self.actor(&account.id), workspace.parse().unwrap());
+        self.front.remove_namespace(&actor, &place, &name, None).await.unwrap();
+        self.removed_namespaces.insert(name.clone());
+        self.removed.push(Former { traces: namespace.uid().into_iter().collect(), account: None });
+        let what = format!("{} removes namespace {name}", account.id);
+        self.settle(&what).await;
+        what
+    }
+
+    /// Another tenant becomes a member.
+    async fn share(&mut self, account: &Account) -> String {
+        let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
+        let members = &self.workspaces[&workspace].members;
+        let others: Vec<UserId> = self.living().map(|other| other.id.clone()).collect();
+        let others: Vec<UserId> = others.into_iter().filter(|other| !members.contains_key(other)).collect();
+        let Some(other) = self.rng.pick(&others) else { return "nobody to invite".to_owned() };
+        let roles = [WorkspaceRole::Admin, WorkspaceRole::Developer, WorkspaceRole::Viewer];
+        let role = self.rng.pick(&roles).unwrap();
+        let place: WorkspaceName = workspace.parse().unwrap();
+        self.front.invite(&self.actor(&account.id), &place, other.as_str(), role).await.unwrap();
+        let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        self.front.accept(&self.actor(&other), &place, None, from).await.unwrap();
+        self.workspaces.get_mut(&workspace).unwrap().members.insert(other.clone(), role);
+        let what = format!("{} takes {other} into {workspace} as {role}", account.id);
+        self.settle(&what).await;
+        what
+    }
+
+    /// Invites somebody who does not answer.
+    async fn invite(&mut self, account: &Account) -> String {
+        let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
+        let place: WorkspaceName = workspace.parse().unwrap();
+        let invited = format!("n{}@example.com", self.number());
+        let actor = self.actor(&account.id);
+        self.front.invite(&actor, &place, &invited, WorkspaceRole::Admin).await.unwrap();
+        format!("{} invites a stranger into {workspace}", account.id)
+    }
+
+    async fn remove_member(&mut self, account: &Account) -> String {
+        let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
+        let shared = &self.workspaces[&workspace];
+        let is_last = |id: &UserId| {
+            !shared.members.iter().any(|(other, role)| other != id && *role == WorkspaceRole::Admin)
+        };
+        let members: Vec<UserId> = shared.members.keys().filter(|id| !is_last(id)).cloned().collect();
+        let Some(member) = self.rng.pick(&members) else { return "nobody to remove".to_owned() };
+        let place: WorkspaceName = workspace.parse().unwrap();
+        self.front.remove_member(&self.actor(&account.id), &place, &member).await.unwrap();
+        self.workspaces.get_mut(&workspace).unwrap().members.remove(&member);
+        let what = format!("{} removes {member} from {workspace}", account.id);
+        self.settle(&what).await;
+        what
+    }
+
+    async fn join(&mut self, tenant: usize, account: &Account) -> String {
+        if account.nodes.len() >= 2 {
+            return "no node more".to_owned();
+        }
+        let node = format!("{}-edge-{}", account.id, self.number());
+        let token = join_token(&self.world, &self.clock, account.id.as_str(), None).await;
+        ask_for(&self.world, &token, &node).await;
+        if !account.has_pool {
+            let mut pool = NodePool::new(&format!("pool-{}", account.id), NodePoolSpec::default());
+            pool.labels_mut().insert(marks::TENANT.to_owned(), account.id.to_string());
+            create(&self.world, &pool).await;
+        }
+        let own = self.accounts[tenant].as_mut().unwrap();
+        own.has_pool = true;
+        own.nodes.insert(node.clone());
+        let what = format!("{node} joins");
+        self.settle(&what).await;
+        what
+    }
+
+    async fn leave(&mut self, tenant: usize, account: &Account) -> String {
+        let Some(node) = account.nodes.first() else { return "no node to leave".to_owned() };
+        patch::<Node>(&self.world, node, json!({"metadata": {"annotations": {marks::LEAVING: "true"}}}))
+            .await;
+        self.accounts[tenant].as_mut().unwrap().nodes.remove(node);
+        self.left_nodes.insert(node.clone());
+        let what = format!("{node} leaves");
+        self.settle(&what).await;
+        what
+    }
+
+    /// Runs the controllers until the cluster is as the model says; sometimes they are killed at one write before.
+    async fn settle(&mut self, what: &str) {
+        for _ in 0..self.rng.below(3) {
+            let blow = if self.rng.below(2) == 0 { Blow::Before } else { Blow::After };
+            let fault = Fault::after_writes(self.rng.below(MAX_WRITES), blow);
+            let Ok(tenancy) = tenancy(&self.world, &fault, &self.clock).await else { continue };
+            tokio::select! {
+                () = crate::provision::run(tenancy) => panic!("the controllers ended"),
+                () = fault.cut() => {}
+                () = until(what, async || self.settled().await.ok()) => {}
+            }
+        }
+        let mut last = String::new();
+        let began = Instant::now();
+        let settled = async || match self.settled().await {
+            Ok(()) => Some(()),
+            Err(missing) => {
+                if missing != last && began.elapsed() > Duration::from_secs(50) {
+                    eprintln!("{what}: {missing}");
+                    last = missing;
+                }
+                None
+            }
+        };
+        until_reached(&self.world, &Fault::none(), &self.clock, what, settled).await;
+        self.check(what).await;
+    }
+
+    /// Whether the cluster is as the model says; otherwise what differs.
+    async fn settled(&self) -> Result<(), String> {
+        for account in self.living() {
+            let missing = || format!("account {} is not ready", account.id);
+            user_is_ready(&self.world, &account.name).await.ok_or_else(missing)?;
+            is_ready(&self.world, account.id.as_str()).await.ok_or_else(missing)?;
+            for node in &account.nodes {
+                appear(&self.world, node).await.ok_or_else(|| format!("{node} has not joined"))?;
+            }
+            let (_, nodes) = nodes_of(&self.world, &account.name).await;
+            if !nodes.iter().eq(&account.nodes) {
+                return Err(format!("account {} has the nodes {nodes:?}", account.id));
+            }
+            let own = self.workspaces.iter().filter_map(|(name, shared)| {
+                Some((name.parse().unwrap(), *shared.members.get(&account.id)?))
+            });
+            let personal = (WorkspaceName::personal(&account.id), WorkspaceRole::Admin);
+            let expected: BTreeMap<WorkspaceName, WorkspaceRole> = own.chain([personal]).collect();
+            let found = self.front.directory().memberships(&account.id);
+            if found != expected {
+                return Err(format!("account {} has the memberships {found:?}", account.id));
+            }
+        }
+        for (name, shared) in &self.workspaces {
+            is_ready(&self.world, name).await.ok_or_else(|| format!("workspace {name} is not ready"))?;
+            let status = get::<Workspace>(&self.world, name).await.and_then(|workspace| workspace.status);
+            let status = status.unwrap_or_default();
+            let made: BTreeSet<String> = status.namespaces.into_iter().map(|owned| owned.name).collect();
+            if made != shared.namespaces {
+                return Err(format!("workspace {name} has the namespaces {made:?}"));
+            }
+        }
+        for node in &self.left_nodes {
+            if get::<Node>(&self.world, node).await.is_some() {
+                return Err(format!("node {node} is still there"));
+            }
+        }
+        for namespace in self.removed_namespaces.iter().filter(|name| !self.is_in_use(name)) {
+            if get::<Namespace>(&self.world, namespace).await.is_some() {
+                return Err(format!("namespace {namespace} is still there"));
+            }
+        }
+        let objects = self.objects().await;
+        for former in &self.removed {
+            if let Some(account) = &former.account
+                && self.front.directory().account(&account.id).is_some()
+            {
+                return Err(format!("account {} is still known", account.id));
+            }
+            for trace in &former.traces {
+                if let Some((kind, name, _)) = objects.iter().find(|(.., text)| text.contains(trace)) {
+                    return Err(format!("{kind} {name} carries {trace}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Kind, name and text of all objects, with decoded Secrets, but what may name a former identity.
+    async fn objects(&self) -> Vec<(String, String, String)> {
+        let mut objects = Vec::new();
+        for kind in &self.kinds {
+            let api: Api<DynamicObject> = Api::all_with(self.world.admin(), kind);
+            for object in api.list(&ListParams::default()).await.unwrap().items {
+                let (name, mut object) = (object.name_any(), serde_json::to_value(&object).unwrap());
+                let is_registry = kind.kind == "ConfigMap" && name.starts_with("retired-");
+                if is_registry {
+                    // The registry refers to the workspace that had the name.
+                    object["data"]["workspaceUID"].take();
+                }
+                if kind.kind == "HelmRequest" {
+                    // Who changed it last: a release cannot act as a removed account.
+                    object["spec"]["runAs"].take();
+                }
+                let mut text = object.to_string();
+                if kind.kind == "Secret" {
+                    for value in object["data"].as_object().into_iter().flat_map(|data| data.values()) {
+                        let bytes = STANDARD.decode(value.as_str().unwrap()).unwrap();
+                        text.push_str(&String::from_utf8_lossy(&bytes));
+                    }
+                }
+                objects.push((kind.kind.clone(), name, text));
+            }
+        }
+        objects
+    }
+
+    /// Probes every credential, of living and of removed accounts.
+    async fn check(&self, what: &str) {
+        for account in self.living().filter(|account| !account.kube_token.is_empty()) {
+            for token in [&account.token, &account.api_token] {
+                let actor =
+                    self.authenticate(token).await.unwrap_or_else(|| panic!("{what}: {}", account.id));
+                self.check_reach(what, account, &actor).await;
+            }
+            let user = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", account.id);
+            assert_eq!(self.review(&account.kube_token).await, Some(user), "{what}");
+        }
+        for account in self.removed.iter().filter_map(|former| former.account.as_ref()) {
+            for token in [&account.token, &account.api_token] {
+                assert!(self.authenticate(token).await.is_none(), "{what}: a token of {}", account.id);
+            }
+            assert_eq!(self.review(&account.kube_token).await, None, "{what}: {}", account.id);
+            for node in &account.nodes {
+                self.check_node(what, node).await;
+            }
+        }
+        for node in &self.left_nodes {
+            self.check_node(what, node).await;
+        }
+    }
+
+    async fn authenticate(&self, token: &str) -> Option<Actor> {
+        self.front.authenticate(&Presented { bearer: Some(token), ..Presented::default() }).await.ok()
+    }
+
+    /// The user of a token of Kubernetes.
+    async fn review(&self, token: &str) -> Option<String> {
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let status =
+            Api::all(self.world.admin()).create(&PostParams::default(), &review).await.unwrap().status?;
+        status.user.filter(|_| status.authenticated == Some(true))?.username
+    }
+
+    /// An account reaches the namespaces of its own workspaces and no other, through our API and with its kubeconfig.
+    async fn check_reach(&self, what: &str, account: &Account, actor: &Actor) {
+        assert_eq!(actor.id(), Some(&account.id), "{what}");
+        let through_api = actor.impersonation();
+        let groups: Vec<&str> = through_api.groups().iter().map(String::as_str).collect();
+        let kubeconfig = format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", account.id);
+        let of_accounts = format!("system:serviceaccounts:{SYSTEM_NAMESPACE}");
+        let clients = [
+            self.world.of(through_api.user(), &groups),
+            self.world.of(&kubeconfig, &["system:serviceaccounts", &of_accounts, "system:authenticated"]),
+        ];
+        let others = self.living().filter(|other| other.id != account.id).map(|other| {
+            let id = other.id.to_string();
+            (id.clone(), BTreeSet::from([id]), false)
+        });
+        let shared = self.workspaces.iter().map(|(name, shared)| {
+            (name.clone(), shared.namespaces.clone(), shared.members.contains_key(&account.id))
+        });
+        for (name, namespaces, is_member) in others.chain(shared) {
+            let place: WorkspaceName = name.parse().unwrap();
+            let may_read =
+                actor.may(domain::roles::Capability::ReadWorkspace, Place::Workspace(&place)).is_ok();
+            assert_eq!(may_read, is_member, "{what}: {} and workspace {name}", account.id);
+            for namespace in namespaces {
+                for client in &clients {
+                    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &namespace);
+                    let listed = maps.list(&ListParams::default()).await;
+                    let is_refused = matches!(&listed, Err(kube::Error::Api(status)) if status.code == 403);
+                    assert_eq!(is_refused, !is_member, "{what}: {} lists {namespace}", account.id);
+                }
+            }
+        }
+    }
+
+    /// The certificate of a node that is gone gives access to nothing.
+    async fn check_node(&self, what: &str, node: &str) {
+        let client = self.world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"]);
+        let own: Api<Node> = Api::all(client.clone());
+        let untainted = serde_json::from_value(json!({"metadata": {"name": node}})).unwrap();
+        let created = own.create(&PostParams::default(), &untainted).await;
+        assert!(
+            matches!(&created, Err(kube::Error::Api(status)) if status.code == 403),
+            "{what}: {created:?}"
+        );
+        let reported = Patch::Merge(json!({"status": {}}));
+        let patched = own.patch_status(node, &PatchParams::default(), &reported).await;
+        let is_refused =
+            matches!(&patched, Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404));
+        assert!(is_refused, "{what}: {patched:?}");
+        let secrets: Api<Secret> = Api::all(client);
+        assert!(secrets.list(&ListParams::default()).await.is_err(), "{what}: {node} lists Secrets");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn identities_are_not_inherited_by_random_tenants_whenever_the_server_dies() {
+    let seed = std::env::var("MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_119);
+    eprintln!("MODEL_SEED={seed}");
+    let mut model = Model::new(seed).await;
+    let began = Instant::now();
+    let mut steps = 0;
+    while steps < STEPS || began.elapsed() < ATTACK_FOR {
+        let step = model.step().await;
+        eprintln!("{:>5} ms: {step}", began.elapsed().as_millis());
+        steps += 1;
+    }
+    // All that is left is removed, and nothing stays of anybody.
+    for tenant in 0..TENANTS {
+        if let Some(account) = model.accounts[tenant].clone() {
+            model.remove_account(tenant, &account).await;
+        }
+    }
+    while !model.workspaces.is_empty() {
+        model.remove_workspace().await;
+    }
+    assert!(model.removed.len() >= 2 * TENANTS, "{} removals in {steps} steps", model.removed.len());
+}
