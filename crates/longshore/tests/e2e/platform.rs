@@ -94,6 +94,11 @@ impl Person {
         Self { id, account, token, email, platform }
     }
 
+    /// Talks to a server that was started again from now on.
+    pub fn use_server(&mut self, server: &Server) {
+        self.platform = server.platform();
+    }
+
     /// A request below `/api/longshore/v1`; `{me}` is this person's id.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         call(&self.platform, Some(&self.token), method, &path.replace("{me}", &self.id), body).await

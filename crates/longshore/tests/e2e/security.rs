@@ -5,7 +5,7 @@
 //! ([`answers`]), floods of frames ([`floods`]),
 //! hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes stored
 //! ([`storage_budget`]), members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process
-//! ([`storage`]). Several hostile tenants at once: [`hostile_load`].
+//! ([`storage`]). Several hostile tenants at once: [`hostile_load`]. Identities under random creation and removal: [`model`].
 
 mod access;
 mod answers;
@@ -15,6 +15,7 @@ mod controllers;
 mod floods;
 mod hostile_load;
 mod identities;
+mod model;
 mod names;
 mod nodes;
 mod objects;

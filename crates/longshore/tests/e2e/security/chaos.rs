@@ -2,9 +2,10 @@
 //! workspaces, pools, nodes, Leases and certificate requests.
 //!
 //! A valid object of each kind has a few fields set to extreme values; Helm records are damaged in each of their layers.
-//! After each batch another tenant's release must become active, nothing may have panicked, and the memory of the server is
-//! bounded. `CHAOS_SEED` selects the run.
+//! After each batch another tenant's release must become active and another tenant's Deployment must roll out, nothing may have
+//! panicked, and the memory of the server is bounded. Objects of every kind are stored. `CHAOS_SEED` selects the run.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::controllers::client_of;
+use super::nodes::{Attacker, kubelet_request, ready_status};
 use crate::platform::{Person, until};
 use crate::program::Server;
 use crate::releases::charts::{GREETING, asked, at, keep, until_state};
@@ -27,6 +29,8 @@ const JSON: &str = "application/json";
 /// The canaries come on top.
 const ATTACK_FOR: Duration = Duration::from_secs(15);
 const BATCH: usize = 60;
+/// At a kind of which nothing was stored.
+const FURTHER_ATTEMPTS: usize = 40;
 /// Of the whole server, in a build without optimisation.
 const MAX_MEMORY: u64 = 768 << 20;
 
@@ -145,12 +149,24 @@ fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
     STANDARD.encode(inner)
 }
 
-/// A kind under attack: the path of its collection, who writes it, and a valid object.
+/// How the objects of a target are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Object,
+    /// Deleted at once: pods of the canary would be scheduled to a Node without a kubelet.
+    ShortLived,
+    /// A Helm record.
+    Record,
+    /// The status of one Node, as its kubelet patches it.
+    NodeStatus,
+}
+
+/// A kind under attack: the path of its collection or Node, who writes it, and a valid object.
 struct Target {
     path: String,
     client: kube::Client,
     valid: Value,
-    is_record: bool,
+    form: Form,
 }
 
 /// What a client may write of an object that it has read.
@@ -164,59 +180,132 @@ struct Run {
     rng: Rng,
     targets: Vec<Target>,
     record: Vec<u8>,
-    accepted: usize,
+    /// Stored objects by target.
+    accepted: BTreeMap<usize, usize>,
 }
 
 impl Run {
     async fn attack(&mut self, number: usize) {
-        let target = &self.targets[number % self.targets.len()];
-        let mut object = target.valid.clone();
-        let metadata = std::mem::take(&mut object["metadata"]);
-        let (api_version, kind) = (object["apiVersion"].clone(), object["kind"].clone());
-        if target.is_record {
-            object["data"]["release"] = hostile_record(&self.record, &mut self.rng).into();
-        } else {
-            for _ in 0..=self.rng.below(3) {
-                mutate(&mut object, &mut self.rng);
-            }
+        let index = number % self.targets.len();
+        let target = &self.targets[index];
+        if self.attack_target(target.form, index, number).await {
+            *self.accepted.entry(index).or_default() += 1;
         }
-        if !object.is_object() {
-            object = json!({});
-        }
-        (object["apiVersion"], object["kind"], object["metadata"]) = (api_version, kind, metadata);
-        let name = if target.is_record {
+    }
+
+    /// Whether the object was stored.
+    async fn attack_target(&mut self, form: Form, index: usize, number: usize) -> bool {
+        let Self { rng, targets, record, .. } = self;
+        let target = &targets[index];
+        let name = if form == Form::Record {
             format!("sh.helm.release.v1.hostile-{number}.v1")
         } else {
             format!("hostile-{number}")
         };
-        object["metadata"]["name"] = name.clone().into();
-        if target.is_record {
-            object["metadata"]["labels"]["name"] = format!("hostile-{number}").into();
+        let object = hostile_object(target, &name, record, rng);
+        if form == Form::NodeStatus {
+            let patch = json!({"status": object["status"]}).to_string();
+            let path = format!("{}/status", target.path);
+            let media = "application/strategic-merge-patch+json";
+            return with(&target.client, Method::PATCH, &path, media, patch).await.code == 200;
         }
-        let made = with(&target.client, Method::POST, &target.path, JSON, object.to_string()).await;
-        assert!(made.code < 600 && made.code != 502, "{}", made.text);
-        if made.code != 201 {
-            return;
+        let created = with(&target.client, Method::POST, &target.path, JSON, object.to_string()).await;
+        assert!(created.code < 600 && created.code != 502, "{}", created.text);
+        if created.code != 201 {
+            return false;
         }
-        self.accepted += 1;
         let path = format!("{}/{name}", target.path);
         let mut status = json!({"status": object["status"]});
-        mutate(&mut status["status"], &mut self.rng);
+        mutate(&mut status["status"], rng);
         let merge = "application/merge-patch+json";
         with(&target.client, Method::PATCH, &format!("{path}/status"), merge, status.to_string()).await;
-        if self.rng.below(2) == 0 {
+        if form == Form::ShortLived || rng.below(2) == 0 {
             with(&target.client, Method::DELETE, &path, JSON, "").await;
         }
+        true
+    }
+
+    /// Kinds of which nothing was stored.
+    fn refused(&self) -> Vec<String> {
+        let refused = (0..self.targets.len()).filter(|index| !self.accepted.contains_key(index));
+        let describe = |index: usize| {
+            let target = &self.targets[index];
+            format!("{} at {}", target.valid["kind"], target.path)
+        };
+        refused.map(describe).collect()
     }
 }
 
-/// Another tenant's release becomes active, and the server is whole.
-async fn canary(server: &Server, good: &Person, package: &str, number: usize, seed: u64) {
+/// A valid object of the target with some fields set to extreme values. Name, kind and what must agree with the name stay.
+fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> Value {
+    let mut object = target.valid.clone();
+    let metadata = std::mem::take(&mut object["metadata"]);
+    let (api_version, kind) = (object["apiVersion"].clone(), object["kind"].clone());
+    match target.form {
+        Form::Record => object["data"]["release"] = hostile_record(record, rng).into(),
+        Form::NodeStatus => {
+            for _ in 0..=rng.below(3) {
+                mutate(&mut object["status"], rng);
+            }
+        }
+        Form::Object | Form::ShortLived => {
+            for _ in 0..=rng.below(3) {
+                mutate(&mut object, rng);
+            }
+        }
+    }
+    if !object.is_object() {
+        object = json!({});
+    }
+    (object["apiVersion"], object["kind"], object["metadata"]) = (api_version, kind.clone(), metadata);
+    object["metadata"]["name"] = name.into();
+    if target.form == Form::Record {
+        let release = name.trim_start_matches("sh.helm.release.v1.").trim_end_matches(".v1");
+        object["metadata"]["labels"]["name"] = release.into();
+    }
+    if kind == "HelmRelease" && object["spec"].is_object() {
+        // A validation rule of the definition compares the two.
+        object["spec"]["name"] = name.into();
+    }
+    object
+}
+
+/// A Deployment of another tenant rolls out.
+async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, seed: u64) {
+    let resources = json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}});
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {
+            "metadata": {"labels": {"app": name}},
+            "spec": {"containers": [{"name": "c", "image": "registry.invalid/x", "resources": resources}]}}},
+    });
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    let created = with(good, Method::POST, &path, JSON, deployment.to_string()).await;
+    assert_eq!(created.code, 201, "CHAOS_SEED={seed}: {}", created.text);
+    let path = format!("{path}/{name}");
+    until("the Deployment of another tenant rolls out", async || {
+        let status = get(good, &path).await.json()["status"].clone();
+        (status["availableReplicas"] == 1).then_some(())
+    })
+    .await;
+    assert_eq!(with(good, Method::DELETE, &path, JSON, "").await.code, 200, "CHAOS_SEED={seed}");
+}
+
+/// Another tenant's release becomes active, another tenant's Deployment rolls out, and the server is whole.
+async fn canary(
+    server: &Server,
+    good: &Person,
+    kube: &kube::Client,
+    package: &str,
+    number: usize,
+    seed: u64,
+) {
     let name = format!("canary-{number}");
     let body = asked(&good.id, &name, package, &json!({"greeting": "hello"}));
     let made = good.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "CHAOS_SEED={seed}: {}", made.text);
     until_state(server, &good.token, &at(&good.id, &name), "active").await;
+    deployment_rolls_out(kube, &good.id, &name, seed).await;
     let platform = server.platform();
     until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
     let metrics = get(&platform, "/metrics").await.text;
@@ -237,6 +326,8 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     let (attacker, good) =
         (Person::register(&server, &cluster).await, Person::register(&server, &cluster).await);
     let (tenant, admin) = (client_of(&attacker, &cluster).await, cluster.client().await);
+    let kube = client_of(&good, &cluster).await;
+    let machine = Attacker::join(&server, &cluster).await;
     let package = keep(&server, &attacker, &attacker.id, GREETING).await;
     let kept = keep(&server, &good, &good.id, GREETING).await;
     let body = asked(&attacker.id, "web", &package, &json!({"greeting": "hello"}));
@@ -263,8 +354,13 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     let mut plain = Vec::new();
     std::io::Read::read_to_end(&mut MultiGzDecoder::new(packed.as_slice()), &mut plain).unwrap();
     let target = |path: String, client: &kube::Client, valid: Value| {
-        let is_record = valid["type"] == "helm.sh/release.v1";
-        Target { path, client: client.clone(), valid, is_record }
+        let form = match (valid["kind"].as_str(), valid["type"].as_str()) {
+            (_, Some("helm.sh/release.v1")) => Form::Record,
+            (Some("Node"), _) if path.ends_with(&machine.name) => Form::NodeStatus,
+            (Some("Node"), _) => Form::ShortLived,
+            _ => Form::Object,
+        };
+        Target { path, client: client.clone(), valid, form }
     };
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"apps.openyurt.io/nodepool": "hostile"}},
@@ -272,10 +368,24 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
         "status": {"capacity": {"cpu": "4", "memory": "8Gi"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
             "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-02T03:04:05Z"}]},
     });
+    let mut status = ready_status();
+    (status["apiVersion"], status["kind"], status["metadata"]) = ("v1".into(), "Node".into(), json!({}));
+    let (pem, _) = kubelet_request(&machine.name);
     let request = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {},
-        "spec": {"request": "AAAA", "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-            "usages": ["client auth"], "expirationSeconds": 600, "username": "a", "groups": ["a"]},
+        "spec": {"request": STANDARD.encode(pem), "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"], "expirationSeconds": 600, "username": "a", "groups": ["a"]},
+    });
+    // As a tenant writes it: without a request, the release is the tenant's own.
+    let release = json!({
+        "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {},
+        "spec": {
+            "name": "web", "version": 1, "source": {"package": package}, "valuesObject": {"greeting": "hello", "extra": ""},
+            "interval": "10m", "options": {"timeout": "1m", "maxHistory": 3, "wait": true}, "remediation": {"retries": 1},
+            "driftDetection": {"mode": "warn", "ignore": [{"paths": ["/data"]}]}, "dependsOn": [{"name": "web"}],
+            "roles": [{"kind": "Deployment", "name": "web", "replicas": 1}],
+            "patches": [{"patch": "[{\"op\": \"add\", \"path\": \"/data/a\", \"value\": \"b\"}]", "target": {"kind": "ConfigMap"}}],
+        },
     });
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {},
@@ -287,29 +397,41 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
         "spec": {"type": "Edge", "hostNetwork": false, "labels": {"a": "b"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
     });
     let releases = format!("{own}/namespaces/{namespace}/helmreleases");
+    let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     let targets = vec![
-        target(releases.clone(), &tenant, read(format!("{releases}/web")).await),
+        target(releases, &tenant, release),
         target(secrets, &tenant, template(record)),
         target(users.to_owned(), &admin, read(users.to_owned()).await),
         target(format!("{own}/workspaces"), &admin, read(format!("{own}/workspaces")).await),
         target("/apis/apps.openyurt.io/v1beta2/nodepools".to_owned(), &admin, pool),
         target("/api/v1/nodes".to_owned(), &admin, node),
-        target("/apis/certificates.k8s.io/v1/certificatesigningrequests".to_owned(), &admin, request),
+        target(format!("/api/v1/nodes/{}", machine.name), &machine.node, status),
+        target(requests.to_owned(), &machine.node, request.clone()),
+        target(requests.to_owned(), &admin, request),
         target(format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"), &tenant, lease),
     ];
     for target in &targets {
         assert!(target.valid["kind"].is_string(), "{}: {}", target.path, target.valid);
     }
-    let mut run = Run { rng: Rng(seed | 1), targets, record: plain, accepted: 0 };
+    let mut run = Run { rng: Rng(seed | 1), targets, record: plain, accepted: BTreeMap::new() };
     let began = Instant::now();
     let mut number = 0;
     while number < BATCH || began.elapsed() < ATTACK_FOR {
         run.attack(number).await;
         number += 1;
         if number.is_multiple_of(BATCH) {
-            canary(&server, &good, &kept, number, seed).await;
+            canary(&server, &good, &kube, &kept, number, seed).await;
         }
     }
-    canary(&server, &good, &kept, number + 1, seed).await;
-    assert!(run.accepted * 10 > number, "{} of {number} objects were accepted", run.accepted);
+    // A slow machine has had few attempts.
+    for attempt in number..number + FURTHER_ATTEMPTS * run.targets.len() {
+        if !run.accepted.contains_key(&(attempt % run.targets.len())) {
+            run.attack(attempt).await;
+        }
+    }
+    canary(&server, &good, &kube, &kept, number + 1, seed).await;
+    let refused = run.refused();
+    assert!(refused.is_empty(), "CHAOS_SEED={seed}: nothing was stored of {refused:?}");
+    let accepted: usize = run.accepted.values().sum();
+    assert!(accepted * 10 > number, "{accepted} of {number} objects were accepted");
 }

@@ -25,7 +25,7 @@ const TENANT: &str = "openyurt/tenant";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A certificate request of a kubelet and its key, both in PEM.
-fn kubelet_request(node: &str) -> (String, String) {
+pub(super) fn kubelet_request(node: &str) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -35,7 +35,11 @@ fn kubelet_request(node: &str) -> (String, String) {
 }
 
 /// Requests a kubelet's certificate with a join token. Returns the decision (`Approved Joined`), and key and certificate if approved.
-async fn request_certificate(cluster: &Cluster, script: &Script, node: &str) -> (String, Option<Value>) {
+pub(super) async fn request_certificate(
+    cluster: &Cluster,
+    script: &Script,
+    node: &str,
+) -> (String, Option<Value>) {
     let authority = certificate_authority(cluster);
     let joiner = client(&script.server, &authority, &json!({"token": script.token})).await;
     let (request, key) = kubelet_request(node);
@@ -77,7 +81,7 @@ fn certificate_authority(cluster: &Cluster) -> String {
 }
 
 /// What a kubelet reports of a node that is ready.
-fn ready_status() -> Value {
+pub(super) fn ready_status() -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({"status": {
         "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
@@ -90,21 +94,21 @@ fn ready_status() -> Value {
 }
 
 /// A tenant with a node whose certificate the test holds.
-struct Attacker {
+pub(super) struct Attacker {
     admin: kube::Client,
     /// A client with the node's certificate.
-    node: kube::Client,
-    name: String,
-    tenant: String,
+    pub node: kube::Client,
+    pub name: String,
+    pub tenant: String,
 }
 
 impl Attacker {
-    async fn join(server: &Server, cluster: &Cluster) -> Self {
+    pub async fn join(server: &Server, cluster: &Cluster) -> Self {
         let visitor = Visitor::register(server, cluster).await;
         Self::join_as(server, cluster, &visitor).await
     }
 
-    async fn join_as(server: &Server, cluster: &Cluster, visitor: &Visitor) -> Self {
+    pub async fn join_as(server: &Server, cluster: &Cluster, visitor: &Visitor) -> Self {
         let script = Script::of(visitor).await;
         let name = format!("{}-edge", visitor.namespace);
         let (decision, user) = request_certificate(cluster, &script, &name).await;

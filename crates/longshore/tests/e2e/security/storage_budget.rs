@@ -1,4 +1,5 @@
-//! The storage budget of a workspace on the embedded cluster: bytes of all its objects, the platform's among them.
+//! Storage budgets on the embedded cluster: bytes of all objects of an account's workspaces, the platform's among them, and of all
+//! tenants together.
 
 use futures::StreamExt;
 use futures::stream::iter;
@@ -38,7 +39,11 @@ fn deployment(name: &str) -> Value {
 }
 
 async fn create_config_map(client: &kube::Client, person: &Person, name: &str, bytes: usize) -> Answer {
-    let path = format!("/api/v1/namespaces/{}/configmaps", person.id);
+    create_config_map_in(client, &person.id, name, bytes).await
+}
+
+async fn create_config_map_in(client: &kube::Client, namespace: &str, name: &str, bytes: usize) -> Answer {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "x".repeat(bytes)},
     });
@@ -47,8 +52,12 @@ async fn create_config_map(client: &kube::Client, person: &Person, name: &str, b
 
 /// Without retries: a client that waits after a 429 hides the refusal.
 async fn create_repo(server: &Server, person: &Person, n: u32) -> Answer {
+    create_repo_in(server, person, &person.id, n).await
+}
+
+async fn create_repo_in(server: &Server, person: &Person, workspace: &str, n: u32) -> Answer {
     let body = json!({
-        "name": format!("r{n}"), "workspace": person.id, "url": "https://charts.example.com",
+        "name": format!("r{n}"), "workspace": workspace, "url": "https://charts.example.com",
         "credentials": {"ca": "x".repeat(60_000)},
     });
     let platform = server.platform_without_retries();
@@ -121,4 +130,126 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     .await;
     let made = create_repo(&server, &attacker, 200).await;
     assert_eq!(made.code, 201, "{}", made.text);
+}
+
+/// The message of a refusal by a storage budget.
+fn refusal(answer: &Answer) -> String {
+    assert_eq!(answer.code, 403, "{}", answer.text);
+    let status = answer.json();
+    assert_eq!(status["details"]["causes"][0]["reason"], "StorageBudgetExceeded");
+    status["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn account_multiplies_its_storage_budget_by_workspaces() {
+    if !only_on_embedded() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let budget = [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET)];
+    let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
+    let attacker = Person::register(&server, &cluster).await;
+    let shared = ["a", "b"].map(|prefix| format!("{prefix}{}", &attacker.id[1..9]));
+    for name in &shared {
+        attacker.workspace(&cluster, name).await;
+    }
+    let kube = client(&cluster, &attacker).await;
+    let spaces = [&attacker.id, &shared[0], &shared[1]];
+
+    let (mut made, mut refused) = (0_usize, 0_usize);
+    for n in 0..14 {
+        for space in spaces {
+            let answer = create_config_map_in(&kube, space, &format!("m{n}"), 900_000).await;
+            if answer.code == 201 {
+                made += 1;
+                continue;
+            }
+            refused += 1;
+            let message = refusal(&answer);
+            let named = format!("exceeded storage budget of \"{}\": used ", attacker.id);
+            assert!(message.contains(&named) && message.ends_with("limit 16777216"), "{message}");
+        }
+    }
+    assert!((15..19).contains(&made) && refused > 0, "{made} of 900 kB fit into 16 MiB, {refused} were refused");
+
+    // The platform stores nothing for any of the workspaces either.
+    for space in spaces {
+        let mut full = None;
+        for n in 0..20 {
+            let answer = create_repo_in(&server, &attacker, space, n).await;
+            full = Some(answer).filter(|answer| answer.code != 201);
+            if full.is_some() {
+                break;
+            }
+        }
+        let full = full.expect("20 repositories do not fit into the budget");
+        assert_eq!((full.code, full.json()["kind"].as_str()), (429, Some("Exhausted")), "{}", full.text);
+        assert!(full.text.contains("exceeded storage budget of"), "{}", full.text);
+    }
+
+    // What is written for the workspaces names the account, and the account cannot change that.
+    let admin = server.client().await;
+    let selector = format!("labelSelector=longshore.dev/account={}", attacker.id);
+    for path in [
+        "/api/v1/namespaces",
+        "/apis/longshore.dev/v1alpha1/helmrepos",
+        "/api/v1/namespaces/longshore-system/secrets",
+    ] {
+        let labelled = get(&admin, &format!("{path}?{selector}")).await.json();
+        let count = labelled["items"].as_array().unwrap().len();
+        assert!(count > 0 && (count == 3 || path != "/api/v1/namespaces"), "{path}: {count}");
+    }
+    for label in [json!(null), json!("ubbbbbbbbbb")] {
+        let patch = json!({"metadata": {"labels": {"longshore.dev/account": label}}}).to_string();
+        let path = format!("/api/v1/namespaces/{}", shared[0]);
+        let merge = "application/merge-patch+json";
+        assert_eq!(with(&kube, Method::PATCH, &path, merge, patch.clone()).await.code, 403);
+        let path = format!("{path}/configmaps/m0");
+        let code = with(&kube, Method::PATCH, &path, merge, patch).await.code;
+        assert_eq!(code, if label.is_null() { 200 } else { 403 });
+    }
+
+    // Another account is not concerned.
+    let good = Person::register(&server, &cluster).await;
+    let other = client(&cluster, &good).await;
+    let answer = create_config_map(&other, &good, "mine", 500_000).await;
+    assert_eq!(answer.code, 201, "{}", answer.text);
+    assert_eq!(create_repo(&server, &good, 0).await.code, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accounts_fill_the_storage_capacity_and_leave_room_for_others() {
+    if !only_on_embedded() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let budget =
+        [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET), ("LONGSHORE_KUBE_STORAGE_CAPACITY", "24Mi")];
+    let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
+    let mut made = 0_usize;
+    let mut last = String::new();
+    for _ in 0..2 {
+        let attacker = Person::register(&server, &cluster).await;
+        let kube = client(&cluster, &attacker).await;
+        for n in 0..20 {
+            let answer = create_config_map(&kube, &attacker, &format!("m{n}"), 900_000).await;
+            if answer.code != 201 {
+                last = refusal(&answer);
+                break;
+            }
+            made += 1;
+        }
+    }
+    assert!((20..25).contains(&made), "{made} of 900 kB fit into seven eighths of 24 MiB");
+    assert!(last.contains("exceeded storage capacity of all tenants together: requested "), "{last}");
+    assert!(last.ends_with(" bytes, capacity 25165824"), "{last}");
+
+    // An account that has little registers, stores and works.
+    let good = Person::register(&server, &cluster).await;
+    let kube = client(&cluster, &good).await;
+    let answer = create_config_map(&kube, &good, "mine", 300_000).await;
+    assert_eq!(answer.code, 201, "{}", answer.text);
+    assert_eq!(create_repo(&server, &good, 0).await.code, 201);
+    let ready = get(&server.platform(), "/readyz").await;
+    assert_eq!(ready.code, 200, "{}", ready.text);
 }
