@@ -122,7 +122,7 @@ async fn work_of_all_workspaces_of_an_account_is_one_flow() {
     assert!(platform.is_err(), "its releases are of the account");
     let others = ["other-1", "admins", "more"].map(|name| reserve(name).unwrap());
     drop(first);
-    reserve("greedy-2").unwrap();
+    drop(reserve("greedy-2").unwrap());
     drop(others);
 }
 

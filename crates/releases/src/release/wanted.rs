@@ -30,6 +30,7 @@ pub(crate) struct Wanted {
     /// What nobody may read in a message.
     pub sensitive: Sensitive,
     /// The memory of the values and of what is sensitive in them.
+    #[expect(dead_code, reason = "returns the bytes when it is dropped")]
     pub held: ReservedBytes,
 }
 

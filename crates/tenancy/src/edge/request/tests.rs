@@ -89,6 +89,7 @@ fn asked(pem: &str, signer: &str) -> Asked {
         signer: signer.to_owned(),
         usages: Vec::new(),
         created: Timestamp::UNIX_EPOCH,
+        seconds: None,
         subject: Subject::read(pem.as_bytes()),
     }
 }

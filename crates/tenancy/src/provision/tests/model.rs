@@ -223,11 +223,11 @@ impl Model {
         };
         let api_token = self.front.create_token(&self.actor(&id), &request).await.unwrap();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.world.admin(), SYSTEM_NAMESPACE);
-        let issued =
-            accounts.create_token_request(id.as_str(), &PostParams::default(), &TokenRequest::default());
+        let (params, unbound) = (PostParams::default(), TokenRequest::default());
+        let issued = accounts.create_token_request(id.as_str(), &params, &unbound);
         let account = self.accounts[tenant].as_mut().unwrap();
         account.api_token = api_token.text.expose().to_owned();
-        account.kube_token = issued.await.unwrap().status.unwrap().token;
+        account.kube_token = issued.await.unwrap().status.unwrap().token.unwrap();
         what
     }
 
