@@ -57,7 +57,7 @@ fn refused(objects: Vec<Object>, chain: &Chain<'_>, place: &str) {
 fn refused_patch(spec: Value, fields: &str) {
     let patches = [patch(fields)];
     let chain = Chain { patches: &patches, ..Chain::default() };
-    refused(vec![deployment("web", spec)], &chain, "spec.patches[0]: Deployment/web");
+    refused(vec![deployment("web", spec)], &chain, "spec.patches[0]: Deployment web");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn merges_of_long_lists_of_texts_end_at_the_budget() {
     );
     let patches = [Patch { patch: text, target: None }];
     let chain = Chain { patches: &patches, ..Chain::default() };
-    refused(vec![deployment("web", json!({}))], &chain, "spec.patches[0]: Deployment/web");
+    refused(vec![deployment("web", json!({}))], &chain, "spec.patches[0]: Deployment web");
 }
 
 #[test]
