@@ -1,10 +1,9 @@
-//! Keys of RSA, made by as many threads as there are processors.
+//! Parallel generation of RSA keys.
 //!
-//! To find one takes anything between 20 and 300 milliseconds, because primes are looked for by chance. So nobody looks
-//! alone: all processors look for a key each, and who asked takes the first that is found. What the others find is
-//! kept for the next who asks. Nothing is looked for before somebody asks, and no further than [`Ahead::expect`] said
-//! will be needed, so that charts that could make keys and do not are not slowed down. The threads are nobody's: the
-//! process does not wait for them when it ends.
+//! Finding a key takes between 20 and 300 milliseconds, because primes are searched at random. Therefore one thread per processor
+//! searches for each request, and the caller takes the first key found. Surplus keys are kept for later requests. No search starts
+//! before the first request, and no more keys are generated than [`Ahead::expect`] announced, so charts that could generate keys but
+//! do not are not slowed down. The threads are detached: the process does not wait for them on exit.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -29,17 +28,17 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     ready: Vec<Result<Vec<u8>, Str>>,
-    /// So many more will be asked for, as far as is known.
+    /// The number of further requests announced.
     expected: usize,
-    /// Who waits for a key now.
+    /// Callers that are waiting for a key.
     waiting: usize,
-    /// Threads that look for keys now.
+    /// Threads that are searching.
     looking: usize,
 }
 
 impl Queue {
-    /// How many keys are worth having: for those who wait, and for those who will ask; but not more ahead than there
-    /// are processors, because that is as much as can be gained.
+    /// The number of keys worth having: one per waiting caller, and the announced requests up to the number of processors, which is as
+    /// much as parallelism gains.
     fn wanted(&self, processors: usize) -> usize {
         self.waiting.max(self.expected.min(processors))
     }
@@ -64,7 +63,7 @@ impl Ahead {
             queue.looking += 1;
         }
         if queue.ready.is_empty() && queue.looking == 0 {
-            // No thread to be had: then here.
+            // No thread could be started: generate on this one.
             queue.waiting -= 1;
             drop(queues);
             return super::new_rsa(bits);
@@ -80,7 +79,7 @@ impl Ahead {
         }
     }
 
-    /// Whether another thread could be started.
+    /// Starts a search thread. Returns false if no thread could be started.
     fn look(&self, bits: u32, processors: usize) -> bool {
         let shared = Arc::clone(&self.shared);
         let look = move || {
