@@ -1,4 +1,4 @@
-//! Long-running requests (watches, followed logs), counted per level and per flow.
+//! Limits on long-running requests (watches, followed logs), per level and per flow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct State {
     flows: HashMap<Flow, usize>,
 }
 
-/// An open stream; no longer counted when dropped.
+/// An open stream; counted until it is dropped.
 #[must_use]
 pub struct Stream {
     streams: Arc<Streams>,
