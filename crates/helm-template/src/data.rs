@@ -10,6 +10,7 @@ use crate::value::{List, Map, Str, Value};
 /// The members of an object, by key.
 pub type Members = BTreeMap<Str, Data>;
 
+/// An owned value of the JSON data model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Data {
     #[default]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::go::{print, printf};
 use crate::value::{Kind, Str, Value};
 
+/// The basic kinds that can be compared, as in Go's `basicKind`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Other,

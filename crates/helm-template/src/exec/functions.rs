@@ -7,6 +7,7 @@ use crate::parse::Names;
 use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
 
+/// A template function with its signature and cost.
 #[derive(Clone, Copy)]
 pub struct Function {
     pub name: &'static str,
@@ -93,6 +94,7 @@ pub enum Run {
     Or,
 }
 
+/// A table of template functions. The parser resolves names to indexes into it.
 #[derive(Default)]
 pub struct Functions {
     /// The Helm version, for functions that behave differently.

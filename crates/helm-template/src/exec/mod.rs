@@ -54,6 +54,7 @@ pub enum Overlooked {
 /// Maximum number of ignored failures that are recorded.
 const MOST_OVERLOOKED: usize = 1000;
 
+/// The interpreter of one rendering: templates, functions, environment and budget.
 pub struct Machine<'m> {
     pub templates: Templates,
     pub functions: &'m Functions,

@@ -12,15 +12,18 @@ use crate::value::Str;
 /// Maximum number of layers. A lookup visits each layer, so a higher stack is merged into two.
 const HIGHEST: usize = 8;
 
+/// A set of templates by name. Cheap to clone; clones share layers.
 #[derive(Clone, Default)]
 pub struct Templates(Option<Rc<Layer>>);
 
+/// One layer of a template set, and the layers below it.
 struct Layer {
     templates: Named,
     below: Templates,
     height: usize,
 }
 
+/// The templates of one layer.
 enum Named {
     /// The usual case of `tpl`: the text defines only itself.
     One(Arc<Template>),

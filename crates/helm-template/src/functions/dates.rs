@@ -103,7 +103,7 @@ fn ago(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(since.round(Duration::of_seconds(1)).to_string().into())
 }
 
-/// Formats a number of seconds. An untyped `int` counts as zero, as in sprig.
+/// Formats a number of seconds. An `int`, unlike an `int64`, counts as zero, as in sprig.
 fn duration(args: &[Value]) -> Done {
     let seconds = match &args[0] {
         Value::String(text) => whole(text),

@@ -12,6 +12,7 @@ use crate::value::Str;
 /// Decimal places of a quotient.
 const PRECISION: i64 = 16;
 
+/// A decimal number: `digits` times ten to the power `exponent`.
 pub(super) struct Decimal {
     digits: BigInt,
     exponent: i64,

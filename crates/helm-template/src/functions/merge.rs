@@ -19,6 +19,7 @@ pub(super) enum Win {
 /// Steps to look up a key and insert an entry.
 const STEPS_FOR_ENTRY: u64 = 8;
 
+/// Merges `from` into `into`, recursively for nested maps.
 pub(super) fn merge(
     machine: &mut Machine<'_>,
     into: &Map,

@@ -22,6 +22,7 @@ pub enum Unreadable {
 }
 
 impl Number {
+    /// Parses a literal, including character constants.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         if text.starts_with('\'') {
             let text = unquote(text).map_err(|_| Unreadable::Syntax)?;

@@ -1,5 +1,6 @@
 //! Go's `path`: slash-separated paths, on any platform. Paths are bytes, because file names need not be UTF-8.
 
+/// The shortest equivalent path (`path.Clean`).
 pub fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.starts_with(b"/");
     let mut parts: Vec<&[u8]> = Vec::new();

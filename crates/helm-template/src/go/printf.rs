@@ -39,6 +39,7 @@ pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> 
     Some(printer.out)
 }
 
+/// The state of one `Sprintf` call.
 #[expect(clippy::struct_excessive_bools, reason = "each is a thing to remember of its own")]
 struct Printer<'p> {
     out: Vec<u8>,

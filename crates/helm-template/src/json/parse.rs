@@ -29,6 +29,7 @@ pub fn mismatch(data: &Data, go_type: &str) -> Str {
     format!("json: cannot unmarshal {} into Go value of type {go_type}", json_kind(data)).into()
 }
 
+/// The decoder's position in its text.
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,

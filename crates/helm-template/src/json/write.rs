@@ -31,6 +31,7 @@ pub fn write(data: &Data, style: Style) -> Result<String, Unwritable> {
     write_value(&Value::from(data), style)
 }
 
+/// The encoder's output and indentation depth.
 struct Writer {
     out: String,
     style: Style,

@@ -9,6 +9,7 @@ use super::{Cost, Names, ParseError, Source, Template, Whole, parsed};
 use crate::budget::Budget;
 use crate::value::Str;
 
+/// The templates parsed from one file, and their cost.
 #[derive(Clone)]
 pub struct File {
     /// The templates that the text defines, then the one of the file's own name.

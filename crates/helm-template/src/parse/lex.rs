@@ -10,6 +10,7 @@ use crate::go::{is_printable, quote};
 const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// A lexical error; the item's text is the message.
@@ -99,6 +100,7 @@ impl Item<'_> {
     }
 }
 
+/// The lexer: its position in the text and whether it is inside an action.
 pub struct Lexer<'s> {
     input: &'s str,
     /// Searches for the next action. Created once, because creating it costs more than most searches.

@@ -142,6 +142,7 @@ impl Scope {
     }
 }
 
+/// The parser of one source.
 struct Parser<'s> {
     lexer: Lexer<'s>,
     source: Arc<Source>,

@@ -38,6 +38,7 @@ impl Source {
     }
 }
 
+/// A parsed template.
 #[derive(Debug)]
 pub struct Template {
     pub name: Str,
@@ -60,6 +61,7 @@ impl Template {
     }
 }
 
+/// A node of a template body.
 #[derive(Debug)]
 pub enum Node {
     /// A range of the source text.
@@ -80,6 +82,7 @@ pub enum Node {
     Continue,
 }
 
+/// The pipeline and bodies of `if`, `with` or `range`.
 #[derive(Debug)]
 pub struct Branch {
     pub pipe: Pipe,
@@ -87,6 +90,7 @@ pub struct Branch {
     pub otherwise: Box<[Node]>,
 }
 
+/// A pipeline with its variable declarations or assignments.
 #[derive(Debug)]
 pub struct Pipe {
     pub at: At,
@@ -96,6 +100,7 @@ pub struct Pipe {
     pub commands: Box<[Command]>,
 }
 
+/// A reference to a variable.
 #[derive(Debug)]
 pub struct Variable {
     pub name: Str,
@@ -111,6 +116,7 @@ pub struct Command {
     pub words: Box<[Expr]>,
 }
 
+/// An expression with its position.
 #[derive(Debug)]
 pub struct Expr {
     pub at: At,
@@ -142,6 +148,7 @@ impl From<&Text> for Value {
     }
 }
 
+/// The kind of an expression.
 #[derive(Debug)]
 pub enum ExprKind {
     Bool(bool),

@@ -9,6 +9,7 @@ use crate::go::quote;
 use crate::profile::Profile;
 use crate::value::Str;
 
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Equal,
@@ -55,6 +56,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    /// The library's error message.
     pub fn words(self, version: &Version, constraint: &Constraint, profile: Profile) -> Str {
         let (says, then) = match self {
             Self::Prerelease => {

@@ -14,12 +14,14 @@ use crate::value::Str;
 const LONGEST: usize = 512;
 const MOST_GROUPS: usize = 32;
 
+/// Parsed version constraints.
 #[derive(Clone, Debug)]
 pub struct Constraints {
     groups: Vec<Group>,
     profile: Profile,
 }
 
+/// Comparisons that must all match.
 #[derive(Clone, Debug)]
 struct Group {
     parts: Vec<Constraint>,
@@ -41,6 +43,7 @@ pub(super) struct Constraint {
 }
 
 impl Constraints {
+    /// Parses constraints. Errors carry the library's message.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
         if profile == Profile::Helm4 && text.len() > LONGEST {
             return Err(format!("constraint string is too long (max {LONGEST} bytes)").into());

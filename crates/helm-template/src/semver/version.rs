@@ -9,6 +9,7 @@ use crate::value::Str;
 /// Helm 4's limit on the length of a version in bytes.
 const LONGEST: usize = 256;
 
+/// A semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub major: u64,

@@ -38,6 +38,7 @@ pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'
 
 type Table = BTreeMap<Str, Node>;
 
+/// An entry of a table while decoding.
 enum Node {
     Value(Value),
     /// A table. An implied table, created by a longer key, can still be defined by its own header.
@@ -65,6 +66,7 @@ fn value(node: Node) -> Value {
 /// The Go type of an array of tables.
 static TABLES: NamedList = NamedList { name: "[]map[string]interface {}", method: |_| None };
 
+/// The state of the decoder.
 struct Reader<'t> {
     text: Text<'t>,
     root: Table,

@@ -15,6 +15,7 @@ pub(super) struct Fault {
     pub why: String,
 }
 
+/// The position of the decoder in its text.
 pub(super) struct Text<'t> {
     all: &'t str,
     /// The first byte after the valid UTF-8 prefix, if any.

@@ -107,6 +107,7 @@ fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2],
     Ok((parts, inside))
 }
 
+/// The encoder's output.
 struct Writer {
     out: String,
     profile: Profile,

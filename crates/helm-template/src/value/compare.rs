@@ -26,6 +26,7 @@ const BYTES_PER_LOOK: u64 = 64;
 /// Values nested deeper than this compare as different.
 const MAX_DEPTH: usize = 1_000;
 
+/// The state of one comparison.
 #[derive(Default)]
 struct Comparison {
     /// Pairs that are being compared or were found equal; as in Go, they are not compared again.

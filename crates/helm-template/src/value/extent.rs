@@ -68,6 +68,7 @@ impl Value {
     }
 }
 
+/// The state of one size computation.
 struct Extent {
     /// Whether the bytes of texts count, not only the number of values.
     texts: bool,

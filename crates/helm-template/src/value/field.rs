@@ -3,6 +3,7 @@
 use super::{Str, Value};
 use crate::data::{Data, Members};
 
+/// A field of a Go struct.
 #[derive(Clone)]
 pub struct Field {
     pub name: &'static str,

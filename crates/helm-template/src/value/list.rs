@@ -49,6 +49,7 @@ impl PartialEq for NamedList {
 
 impl Eq for NamedList {}
 
+/// A typed Go slice. Cheap to clone; clones share elements.
 #[derive(Clone)]
 pub struct List {
     of: Element,

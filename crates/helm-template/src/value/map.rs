@@ -18,6 +18,7 @@ enum Flavour {
     Named(&'static str),
 }
 
+/// A Go map with string keys. Cheap to clone; clones share entries, so changes are visible to all.
 #[derive(Clone)]
 pub struct Map {
     flavour: Flavour,

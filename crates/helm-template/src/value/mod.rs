@@ -30,6 +30,7 @@ pub use types::{Kind, Type};
 /// Shared text. The reference count is atomic, because parsed templates are shared between threads.
 pub type Str = Arc<str>;
 
+/// A Go value, as templates see it.
 #[derive(Clone, Default)]
 pub enum Value {
     /// No value: what a missing value becomes after passing through a pipeline.

@@ -20,6 +20,7 @@ struct Sizes<'t, 'a> {
     known: HashMap<usize, Size>,
 }
 
+/// The decoded size of a node.
 #[derive(Clone, Copy)]
 enum Size {
     /// Being counted. An alias to such a node forms a cycle.
@@ -46,6 +47,7 @@ pub(super) fn refusal(tape: &Tape<'_>) -> Option<Refusal> {
     walk.refusal
 }
 
+/// Counters of decoded nodes, updated in go-yaml's decoding order.
 struct Walk<'t, 'a> {
     sizes: Sizes<'t, 'a>,
     decoded: u64,

@@ -14,6 +14,7 @@ use crate::go::{Form, base64_decode, format_float};
 use crate::stack;
 use crate::value::Str;
 
+/// Decoder of one document.
 pub(super) struct Decoder<'t, 'a> {
     tape: &'t Tape<'a>,
     strict: bool,

@@ -17,6 +17,7 @@ pub struct Properties<'a> {
     pub tag: Option<Box<str>>,
 }
 
+/// A parser event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     DocumentStart,
@@ -40,6 +41,7 @@ pub enum Event<'a> {
     MappingEnd,
 }
 
+/// A scalar node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar<'a> {
     pub text: Cow<'a, str>,
@@ -52,6 +54,7 @@ pub struct Scalar<'a> {
     pub line: usize,
 }
 
+/// The state of the parser: the production that it expects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     StreamStart,
@@ -99,6 +102,7 @@ pub struct Events<'a> {
 pub(super) type Step<'a> = Result<Event<'a>, Problem>;
 
 impl Source<'_> {
+    /// The event stream of this source.
     pub fn events(&self) -> Events<'_> {
         Events {
             scanner: Scanner::new(self),

@@ -17,6 +17,7 @@ use crate::data::{Data, Members};
 use crate::profile::Profile;
 use crate::value::Str;
 
+/// The head of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub api_version: Str,
@@ -65,6 +66,7 @@ enum Wanted {
     Annotation,
 }
 
+/// The state of a scan over the events of a manifest.
 struct Look {
     head: Head,
     places: Vec<Place>,
@@ -242,6 +244,7 @@ fn in_full(data: &Data, profile: Profile) -> Result<Head, Str> {
     }
 }
 
+/// A head filled from decoded data, and the first type mismatch.
 #[derive(Default)]
 struct Filled {
     head: Head,

@@ -14,6 +14,7 @@ pub fn write_pretty(value: &Value) -> Result<String, Unwritable> {
     Emitter::new(AsItIs).document(value)
 }
 
+/// Leaf conversion of `toYamlPretty`.
 struct AsItIs;
 
 impl Leaves for AsItIs {

@@ -16,6 +16,7 @@ use super::source::{Pieces, Source};
 /// go-yaml's maximum nesting of brackets and of indentation.
 pub(super) const MAX_LEVELS: usize = 10_000;
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
     StreamStart,
@@ -47,6 +48,7 @@ pub(super) enum What {
     },
 }
 
+/// A scanner token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Token<'a> {
     pub what: What,
@@ -58,6 +60,7 @@ pub(super) struct Token<'a> {
     pub suffix: Option<Box<str>>,
 }
 
+/// The scanner: its position in the text, pending tokens, indentation and simple keys.
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the grammar")]
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,

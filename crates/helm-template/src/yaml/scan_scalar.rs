@@ -101,6 +101,7 @@ const STOP: u8 = 1;
 /// Additional stops in flow collections.
 const FLOW_STOP: u8 = 2;
 
+/// For each byte, whether it stops a plain scalar run.
 static STOPS: [u8; 256] = {
     let mut table = [0; 256];
     let mut each = 0;

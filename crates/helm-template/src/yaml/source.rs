@@ -97,6 +97,7 @@ fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{A0}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
+/// The encoding of a stream; `low` is the index of the low byte of a code unit.
 #[derive(Clone, Copy, PartialEq)]
 enum Encoding {
     Utf8,

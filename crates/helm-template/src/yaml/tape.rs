@@ -14,6 +14,7 @@ use crate::value::Str;
 pub const MAX_DEPTH: usize = 500;
 pub(super) const TOO_DEEP: &str = "exceeded max depth of 500";
 
+/// A node of the document.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
     /// The index of the first node after this node's descendants.
@@ -23,6 +24,7 @@ pub(super) struct Node<'a> {
     pub content: Content<'a>,
 }
 
+/// The content of a node. Children of a collection follow it on the tape.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     Scalar {
@@ -108,6 +110,7 @@ impl<'a> Tape<'a> {
     }
 }
 
+/// Iterator over the indexes of a node's children.
 pub(super) struct Children<'t, 'a> {
     tape: &'t Tape<'a>,
     at: usize,

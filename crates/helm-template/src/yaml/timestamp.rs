@@ -26,6 +26,7 @@ pub(super) fn is_timestamp(text: &str) -> bool {
     }
 }
 
+/// The unparsed rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -26,6 +26,7 @@ pub fn write(data: &Data) -> Result<String, Unwritable> {
 /// Maximum length of a JSON key that the YAML decoder accepts, in characters including quotes and escapes.
 const LONGEST_KEY: usize = 1024;
 
+/// Leaf conversion of `toYaml`, with the effects of JSON.
 struct ByWayOfJson;
 
 impl Leaves for ByWayOfJson {

@@ -88,6 +88,7 @@ impl Request {
         Ok(Self { subject: subject(cn)?, addresses, names, days, authority: false })
     }
 
+    /// A request for a CA certificate.
     pub fn authority(cn: &Value, days: i64) -> Result<Self, Str> {
         Ok(Self { authority: true, ..Self::new(cn, &Value::Null, &Value::Null, days)? })
     }
@@ -118,6 +119,7 @@ pub struct Signer {
 }
 
 impl Signer {
+    /// Parses the certificate and the key of a CA.
     pub fn read(authority: &Certificate) -> Result<Self, Str> {
         let bytes = authority.cert.string_bytes().unwrap_or_default();
         let block = pem::decode(bytes).ok_or("unable to decode certificate")?;

@@ -9,12 +9,14 @@ const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 const LINE: usize = 64;
 
+/// A decoded PEM block.
 pub struct Block {
     /// The type of the content, such as `CERTIFICATE`.
     pub label: String,
     pub bytes: Vec<u8>,
 }
 
+/// Encodes bytes as a PEM block with lines of 64 characters.
 pub fn encode(label: &str, bytes: &[u8]) -> String {
     let body = go::base64(bytes);
     let mut out = String::with_capacity(body.len() + body.len() / LINE + 2 * label.len() + 40);

@@ -34,6 +34,7 @@ const STEPS_FOR_GROUPS: u64 = 4;
 /// result bytes so far. An error ends the operation.
 pub type Toll<'t> = &'t mut dyn FnMut(u64, usize) -> Result<(), Str>;
 
+/// A compiled expression with Go's semantics.
 pub struct Expression {
     regex: Regex,
     /// Names of the groups; empty for unnamed groups. Index 0 is the whole match.

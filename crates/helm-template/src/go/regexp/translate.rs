@@ -33,6 +33,7 @@ pub(super) enum Flaw<'p> {
 }
 
 impl Flaw<'_> {
+    /// Go's error message.
     pub fn words(self, whole: &str) -> String {
         let (says, part) = match self {
             Self::Range(part) => ("invalid character class range", part),
@@ -53,6 +54,7 @@ impl Flaw<'_> {
     }
 }
 
+/// A translated expression, and the names of its groups.
 pub(super) struct Translated {
     pub pattern: String,
     pub names: Vec<Box<str>>,
@@ -70,6 +72,7 @@ pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, S
     translation.run().map_err(|flaw| flaw.words(pattern))
 }
 
+/// The flags `i`, `m`, `s` and `U`.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 struct Flags {
@@ -113,6 +116,7 @@ impl Group {
     }
 }
 
+/// The state of one translation.
 pub(super) struct Translation<'p> {
     whole: &'p str,
     pub profile: Profile,

@@ -14,6 +14,7 @@ pub fn places_for_each(syntax: &Hir) -> u64 {
     if wide < FEW { 0 } else { places }
 }
 
+/// Counts of NFA states.
 #[derive(Clone, Copy, Default)]
 struct Weight {
     /// States that match more than one character, are optional, or repeat.

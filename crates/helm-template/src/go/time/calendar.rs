@@ -23,6 +23,7 @@ pub(super) const DAY: i64 = 86_400;
 /// Days in a cycle of the Gregorian calendar: 400 years.
 const CYCLE: i64 = 146_097;
 
+/// A date of the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
     pub year: i64,

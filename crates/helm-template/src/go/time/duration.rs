@@ -2,6 +2,7 @@
 
 use super::parse::quote;
 
+/// Go's `time.Duration`, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub i64);
 
@@ -94,6 +95,7 @@ impl Duration {
     }
 }
 
+/// Why a duration cannot be parsed.
 enum Flaw<'t> {
     Invalid,
     NoUnit,

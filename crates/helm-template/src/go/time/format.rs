@@ -7,6 +7,7 @@ use super::instant::Time;
 use super::layout::{Element, Offset, next};
 
 impl Time {
+    /// Formats the time by a layout (`Time.Format`).
     pub fn format(&self, layout: &str) -> String {
         let mut out = String::with_capacity(layout.len() + 10);
         let mut rest = layout;

@@ -9,6 +9,7 @@ use super::duration::{Duration, SECOND};
 use super::zone::Zone;
 use crate::value::Str;
 
+/// A point in time with its zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
     /// Seconds since 1970-01-01.

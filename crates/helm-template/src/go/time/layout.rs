@@ -36,6 +36,7 @@ pub(super) enum Element {
     },
 }
 
+/// The form of a UTC offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
     /// Whether UTC is written as `Z`.

@@ -2,6 +2,7 @@
 
 use super::layout::Offset;
 
+/// Why an element cannot be parsed.
 pub(super) enum Flaw {
     /// The text does not match the element.
     Shape,

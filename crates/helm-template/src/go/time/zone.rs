@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 
 use crate::value::Str;
 
+/// Go's `time.Location`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zone {
     Utc,

@@ -21,6 +21,7 @@ pub struct Url {
     pub fragment: Vec<u8>,
 }
 
+/// The userinfo of a URL, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: Vec<u8>,

@@ -66,6 +66,7 @@ enum Place {
     Mapping,
 }
 
+/// The emitter: its output and layout state.
 pub(super) struct Emitter<L> {
     leaves: L,
     out: String,

@@ -3,6 +3,7 @@
 use super::plain::reads_as_text;
 use super::{Dialect, Emitter, Leaves};
 
+/// The style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
