@@ -113,6 +113,7 @@ pub struct Unpacked {
     pub chart: Result<Chart, LoadError>,
 }
 
+/// Loads an archive as if it were unpacked into a directory.
 pub fn load_unpacked(archive: &[u8], profile: Profile) -> Result<Unpacked, FolderError> {
     let mut loader = Loader::new(profile);
     let files = loader.unpack(archive).map_err(LoadError::from)?;
@@ -180,6 +181,7 @@ fn read(
     Ok(walk.files)
 }
 
+/// A walk over a chart directory, with its limits and results.
 struct Walk<'a> {
     rules: Rules,
     profile: Profile,

@@ -1,9 +1,9 @@
 //! Parallel generation of RSA keys.
 //!
-//! Finding a key takes between 20 and 300 milliseconds, because primes are searched at random. Therefore one thread per processor
-//! searches for each request, and the caller takes the first key found. Surplus keys are kept for later requests. No search starts
-//! before the first request, and no more keys are generated than [`Ahead::expect`] announced, so charts that could generate keys but
-//! do not are not slowed down. The threads are detached: the process does not wait for them on exit.
+//! Finding a key takes between 20 and 300 milliseconds, because primes are searched at random. Therefore all processors search at the
+//! same time, and the caller takes the first key found. Surplus keys are kept for later requests. No search starts before the first
+//! request, and threads stop as soon as the number of keys announced by [`Ahead::expect`] is ready, so charts that could generate keys
+//! but do not are not slowed down. The threads are detached: the process does not wait for them on exit.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -13,11 +13,13 @@ use std::thread;
 use helm_template::value::Str;
 use parking_lot::{Condvar, Mutex};
 
+/// A pool of RSA keys.
 #[derive(Default)]
 pub struct Ahead {
     shared: Arc<Shared>,
 }
 
+/// State shared with the search threads.
 #[derive(Default)]
 struct Shared {
     by_bits: Mutex<HashMap<u32, Queue>>,
@@ -45,12 +47,14 @@ impl Queue {
 }
 
 impl Ahead {
+    /// Announces `count` requests for keys of this size. Starts nothing.
     pub fn expect(&self, bits: u32, count: usize) {
         let mut queues = self.shared.by_bits.lock();
         let queue = queues.entry(bits).or_default();
         queue.expected = queue.expected.max(count);
     }
 
+    /// Returns a key, generated now or earlier. Blocks until one is found.
     pub fn take(&self, bits: u32) -> Result<Vec<u8>, Str> {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let mut queues = self.shared.by_bits.lock();

@@ -16,6 +16,7 @@ use helm_template::value::Str;
 
 use self::ahead::Ahead;
 
+/// The [`Crypto`] implementation of the host.
 #[derive(Default)]
 pub struct Keys {
     ahead: Ahead,
