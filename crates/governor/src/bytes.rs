@@ -26,6 +26,7 @@ pub struct ByteUsage {
     pub rejected: u64,
 }
 
+/// Bytes held in total and per flow.
 #[derive(Default)]
 struct State {
     usage: ByteUsage,

@@ -171,6 +171,7 @@ pub struct Governor {
     hasher: RandomState,
 }
 
+/// The budgets of one level.
 struct Budgets {
     seats: Arc<Seats>,
     bytes: Arc<ByteBudget>,

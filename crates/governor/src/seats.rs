@@ -38,6 +38,7 @@ pub struct SeatUsage {
     pub rejected: u64,
 }
 
+/// Seats and queues of one level.
 #[derive(Default)]
 struct State {
     usage: SeatUsage,
@@ -48,12 +49,14 @@ struct State {
     flows: HashMap<Flow, FlowState>,
 }
 
+/// Seats held by a flow, and its queue.
 #[derive(Default)]
 struct FlowState {
     held: usize,
     waiting: VecDeque<Waiter>,
 }
 
+/// A queued request.
 struct Waiter {
     arrival: u64,
     granted: oneshot::Sender<()>,

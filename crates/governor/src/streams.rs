@@ -21,6 +21,7 @@ pub struct StreamUsage {
     pub rejected: u64,
 }
 
+/// Open streams in total and per flow.
 #[derive(Default)]
 struct State {
     usage: StreamUsage,
@@ -43,6 +44,7 @@ impl Streams {
         self.state.lock().usage
     }
 
+    /// Counts a stream until the guard is dropped.
     pub(crate) fn open(self: &Arc<Self>, flow: Flow) -> Result<Stream, Rejected> {
         let mut state = self.state.lock();
         let of_flow = state.flows.get(&flow).copied().unwrap_or(0);

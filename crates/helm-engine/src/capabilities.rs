@@ -5,12 +5,14 @@ use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use helm_template::value::Str;
 
+/// The Kubernetes version and the API versions of a cluster.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     pub kube_version: KubeVersion,
     pub api_versions: Vec<Str>,
 }
 
+/// A Kubernetes version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeVersion {
     /// The full version, such as `v1.33.4-gke.1245000`.

@@ -6,8 +6,10 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+/// A compiled glob pattern.
 pub struct Glob(Vec<Step>);
 
+/// An instruction of a compiled pattern.
 enum Step {
     Char(char),
     /// `?`
@@ -74,6 +76,7 @@ impl Glob {
         Some(Self(steps))
     }
 
+    /// Whether the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         let steps = &self.0;
         let mut now = States::new(steps.len());

@@ -22,6 +22,7 @@ pub enum Event {
     Test,
 }
 
+/// A hook with its events and policies.
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub name: Str,
@@ -77,6 +78,7 @@ pub enum Found {
     Unknown(String),
 }
 
+/// Classifies a document by its hook annotations.
 pub fn of(manifest: Manifest, profile: Profile) -> Found {
     let Some(when) = annotation(&manifest, HOOK) else { return Found::Manifest(manifest) };
     let event = |name: &str| {

@@ -43,6 +43,7 @@ pub struct Linted {
 }
 
 impl Engine {
+    /// Lints a chart.
     pub fn lint(&self, subject: &Subject<'_>, request: &LintRequest<'_>, outside: Outside<'_>) -> Linted {
         let profile = self.profile();
         let mut report = Report::default();

@@ -30,6 +30,7 @@ pub(crate) struct Parsed {
 #[derive(Clone)]
 pub struct CacheMemory(Arc<Held>);
 
+/// Limit and usage of a cache budget.
 struct Held {
     limit: usize,
     bytes: AtomicUsize,

@@ -61,6 +61,7 @@ impl<'r> Request<'r> {
     }
 }
 
+/// A rendered release.
 #[derive(Debug)]
 pub struct Release {
     /// The chart as it was rendered: without disabled dependencies, and with the values that dependencies export.
@@ -74,6 +75,7 @@ pub struct Release {
     pub warnings: Vec<String>,
 }
 
+/// A file of `crds/`.
 #[derive(Clone, Debug)]
 pub struct Crd {
     pub source: Str,
@@ -126,6 +128,7 @@ impl Engine {
         prepared.parse_ahead(&self.functions);
     }
 
+    /// Renders a release.
     pub fn render(
         &self,
         prepared: &Prepared,
