@@ -1,7 +1,7 @@
-//! Bytes held on behalf of callers, per level and per flow.
+//! Byte budgets per level and per flow, for memory held on behalf of callers.
 //!
-//! A reservation is made before the memory is allocated and never waits: whoever is over budget is refused at once,
-//! because those who hold bytes may be waiting for more.
+//! A reservation is made before the memory is allocated and never waits. A reservation over budget is rejected immediately, because
+//! the holders of bytes may themselves be waiting for more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use crate::{Flow, Rejected};
 
-/// The bytes of one level.
+/// The byte budget of one level.
 pub struct ByteBudget {
     limit: u64,
     per_flow: u64,
-    /// Up to this a flow is not refused because others hold all of the limit.
+    /// A flow that holds no more than this is admitted even if the level's limit is exhausted.
     guaranteed: u64,
     state: Mutex<State>,
 }
@@ -26,6 +26,7 @@ pub struct ByteUsage {
     pub rejected: u64,
 }
 
+/// Bytes held in total and per flow.
 #[derive(Default)]
 struct State {
     usage: ByteUsage,
@@ -80,7 +81,7 @@ impl ByteBudget {
 }
 
 impl Reserved {
-    /// Reserves `bytes` more. On refusal the reservation stays as it was.
+    /// Reserves `bytes` more. If rejected, the reservation is unchanged.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Rejected> {
         self.budget.take(self.flow, bytes)?;
         self.held += bytes;

@@ -1,15 +1,21 @@
-//! Admission of work: who may run now, who may hold how many bytes, and who may keep how many streams open.
+//! Admission control: concurrent requests, bytes of memory, and open streams.
 //!
 //! Every request belongs to a [`Level`] and, inside it, to a [`Flow`] (a user, or the address of an anonymous caller). A
-//! level has its own limits, so that no level can starve another. Inside a level, flows are served fairly: a flow has a
-//! share that it never exceeds, and a free seat goes to the waiting flow that holds the fewest. This is the model of
-//! API Priority and Fairness of kube-apiserver with one queue per flow instead of shuffle sharding.
+//! level has its own limits, so that no level can starve another. Inside a level, flows are served fairly: a flow never exceeds its
+//! share, and a free seat goes to the waiting flow that holds the fewest. This is the model of API Priority and Fairness in
+//! kube-apiserver, with one queue per flow instead of shuffle sharding.
 //!
-//! Modules in reading order: [`seats`] (requests being executed), [`bytes`] (memory held on behalf of callers),
-//! [`streams`] (long-running requests), [`work`] (CPU-heavy work on a bounded pool), [`metrics`] (totals per level).
+//! Modules:
+//! - [`seats`]: concurrency limits for requests.
+//! - [`bytes`]: memory held on behalf of callers.
+//! - [`streams`]: long-running requests.
+//! - [`work`]: CPU-heavy work on a bounded pool.
+//! - [`metrics`]: totals per level.
 //!
-//! Invariants: everything acquired is a guard that returns its share when dropped; uncontended acquisition takes one
-//! short lock; nothing here knows HTTP, Kubernetes or tenants.
+//! Invariants:
+//! - Everything acquired is a guard that returns its share when dropped.
+//! - Uncontended acquisition takes one short lock.
+//! - This crate knows no HTTP, Kubernetes or tenants.
 
 pub mod bytes;
 pub mod metrics;
@@ -25,7 +31,7 @@ use bytes::{ByteBudget, Reserved};
 use seats::{Seat, Seats};
 use streams::{Stream, Streams};
 
-/// Priority levels. Each has limits of its own.
+/// Priority levels, each with its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Level {
     /// The platform's own controllers, and cluster administrators.
@@ -56,29 +62,29 @@ impl Level {
     }
 }
 
-/// A caller inside a level, as a keyed hash: comparing and storing it costs nothing, and callers cannot choose one that
-/// collides with somebody else's.
+/// A caller inside a level, as a keyed hash. It is cheap to compare and store, and callers cannot choose a key that collides with
+/// another caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow(u64);
 
-/// A level or pool that starves for this long is unhealthy: no request or piece of work takes so long by itself.
+/// Threshold after which a starving level or pool is unhealthy. No single request or piece of work takes this long.
 pub const STARVED_AFTER: Duration = Duration::from_mins(1);
 
 /// Limits of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests being executed at once.
+    /// Concurrently executed requests.
     pub seats: usize,
     pub seats_per_flow: usize,
     /// Requests waiting for a seat.
     pub queue: usize,
     pub queue_per_flow: usize,
-    /// The longest wait for a seat.
+    /// Maximum wait for a seat.
     pub wait: Duration,
-    /// Bytes held.
+    /// Bytes held at once.
     pub bytes: u64,
     pub bytes_per_flow: u64,
-    /// Long-running requests.
+    /// Concurrent long-running requests.
     pub streams: usize,
     pub streams_per_flow: usize,
 }
@@ -88,7 +94,7 @@ pub struct Limits {
 pub struct LevelLimits(pub [Limits; 3]);
 
 const MIB: u64 = 1 << 20;
-/// A quarter of the 60 s that kube-apiserver gives to a request, as its API Priority and Fairness allows.
+/// A quarter of kube-apiserver's request timeout of 60 s, as in its API Priority and Fairness.
 const WAIT: Duration = Duration::from_secs(15);
 
 impl Default for LevelLimits {
@@ -130,7 +136,7 @@ impl Default for LevelLimits {
     }
 }
 
-/// Why something was not admitted. The caller may try again after [`Rejected::retry_after`].
+/// Why a request was not admitted. The caller may retry after [`Rejected::retry_after`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     #[error("too many requests of this user or workspace are waiting (limit {0})")]
@@ -158,13 +164,14 @@ impl Rejected {
     }
 }
 
-/// The budgets of one process. Clones share them.
+/// The budgets of one process. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Governor {
     levels: Arc<[Budgets; 3]>,
     hasher: RandomState,
 }
 
+/// The budgets of one level.
 struct Budgets {
     seats: Arc<Seats>,
     bytes: Arc<ByteBudget>,
@@ -181,7 +188,7 @@ impl Governor {
         Self { levels: Arc::new(levels), hasher: RandomState::new() }
     }
 
-    /// The flow of a caller known by `key`.
+    /// The flow of the caller identified by `key`.
     pub fn flow(&self, key: impl Hash) -> Flow {
         Flow(self.hasher.hash_one(key))
     }
@@ -201,13 +208,13 @@ impl Governor {
         self.of(level).streams.open(flow)
     }
 
-    /// How long a level has been starving: all its seats are taken, requests wait, and no seat becomes free.
+    /// How long a level has been starving: all its seats are taken, requests are waiting, and no seat becomes free.
     pub fn starving_for(&self, level: Level) -> Option<Duration> {
         self.of(level).seats.starving_for()
     }
 
-    /// The levels that have been starving for [`STARVED_AFTER`] or longer. Not [`Level::Anonymous`]: callers without credentials must not be
-    /// able to make the process unready.
+    /// The levels that have been starving for [`STARVED_AFTER`] or longer, except [`Level::Anonymous`]: callers without credentials must
+    /// not be able to make the process unready.
     pub fn starved(&self) -> Vec<(Level, Duration)> {
         let levels = [Level::Platform, Level::Authenticated].into_iter();
         let starving = levels.filter_map(|level| Some((level, self.starving_for(level)?)));

@@ -1,4 +1,4 @@
-//! Totals per level for Prometheus. Flows have no label: callers could multiply the series.
+//! Prometheus metrics per level. Flows are not a label, because callers could multiply the series.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ impl std::fmt::Debug for Governor {
     }
 }
 
-/// Whole seconds, 0 for none.
+/// Whole seconds; 0 for `None`.
 fn seconds(lasting: Option<Duration>) -> u64 {
     lasting.map_or(0, |lasting| lasting.as_secs())
 }
 
 type Read = fn(&Governor, Level) -> u64;
 
-/// Name, help, whether it only grows, and where it is read.
+/// Name, help, whether it is a counter, and the read function.
 const SERIES: [(&str, &str, bool, Read); 8] = [
     ("governor_seats_used", "Requests being executed", false, |g, l| g.of(l).seats.usage().used as u64),
     ("governor_seats_queued", "Requests waiting for a seat", false, |g, l| {
@@ -83,7 +83,8 @@ impl Collector for GovernorCollector {
 
 type ReadWork = fn(&WorkPool) -> u64;
 
-/// Reads pools at each scrape; `pool` is their only label. A registry has one collector for all its pools: each family is described once.
+/// Reads pools at each scrape; `pool` is the only label. A registry has one collector for all its pools, so that each family is
+/// described once.
 pub struct WorkCollector {
     pools: Vec<(&'static str, WorkPool)>,
 }
@@ -101,7 +102,7 @@ impl std::fmt::Debug for WorkCollector {
     }
 }
 
-/// Name, help, whether it only grows, and where it is read.
+/// Name, help, whether it is a counter, and the read function.
 const WORK_SERIES: [(&str, &str, bool, ReadWork); 6] = [
     ("governor_work_running", "CPU-heavy work being done", false, |pool| pool.slots().used as u64),
     ("governor_work_queued", "CPU-heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),

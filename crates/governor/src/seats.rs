@@ -1,13 +1,13 @@
-//! Seats: how many requests of a level are executed at once, fairly among flows.
+//! Seats: a concurrency limit for the requests of a level, fair among flows.
 //!
-//! A request takes a free seat at once, unless its flow holds its share already. Otherwise it waits in its flow's FIFO
-//! queue. A seat that becomes free goes to the waiting flow that holds the fewest seats; among equals, to the one whose
-//! first request has waited longest.
+//! A request takes a free seat immediately, unless its flow already holds its share. Otherwise it waits in its flow's FIFO queue. A
+//! seat that becomes free goes to the waiting flow that holds the fewest seats; among equals, to the flow whose first request has
+//! waited longest.
 //!
-//! Invariant: while a flow waits that holds less than its share, no seat is free.
+//! Invariant: while a flow that holds less than its share is waiting, no seat is free.
 //!
-//! A level starves while all its seats are taken, requests wait or are refused, and no seat becomes free. A flow that waits for its own
-//! share starves nobody else and does not count.
+//! A level starves while all its seats are taken, requests are waiting or rejected, and no seat becomes free. A flow that waits for
+//! its own share starves no other flow and does not count.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{Flow, Limits, Rejected};
 
 /// The seats of one level.
 pub struct Seats {
-    /// Requests executed at once.
+    /// Maximum number of concurrent requests.
     limit: usize,
     per_flow: usize,
     queue: usize,
@@ -38,28 +38,31 @@ pub struct SeatUsage {
     pub rejected: u64,
 }
 
+/// Seats and queues of one level.
 #[derive(Default)]
 struct State {
     usage: SeatUsage,
     arrivals: u64,
-    /// Since when all seats have been taken and requests waited or were refused, without a seat becoming free.
+    /// The time since which all seats have been taken, requests were waiting or rejected, and no seat became free.
     starving_since: Option<Instant>,
-    /// Flows that hold a seat or wait for one.
+    /// Flows that hold or wait for a seat.
     flows: HashMap<Flow, FlowState>,
 }
 
+/// Seats held by a flow, and its queue.
 #[derive(Default)]
 struct FlowState {
     held: usize,
     waiting: VecDeque<Waiter>,
 }
 
+/// A queued request.
 struct Waiter {
     arrival: u64,
     granted: oneshot::Sender<()>,
 }
 
-/// A seat; free again when dropped.
+/// A seat; released on drop.
 #[must_use]
 pub struct Seat {
     seats: Arc<Seats>,
@@ -106,7 +109,7 @@ impl Seats {
         Err(Rejected::Timeout(self.wait))
     }
 
-    /// Takes a free seat (`None`), or queues.
+    /// Takes a free seat and returns `None`, or queues the request.
     fn take_or_queue(self: &Arc<Self>, flow: Flow) -> Result<Option<QueuePlace>, Rejected> {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -158,13 +161,13 @@ impl Seats {
             next.held += 1;
             state.usage.used += 1;
             state.usage.queued -= 1;
-            // The receiver lives: one that is dropped removes its waiter under the lock first.
+            // The receiver is alive: a dropped one removes its waiter under the lock first.
             let _ = waiter.granted.send(());
         }
     }
 }
 
-/// A place in the queue. Dropped before it is settled it leaves the queue, or returns the seat that it was granted.
+/// A place in the queue. If dropped before it is settled, it leaves the queue or returns the granted seat.
 struct QueuePlace {
     seats: Arc<Seats>,
     flow: Flow,
@@ -210,7 +213,7 @@ mod tests {
         }))
     }
 
-    /// Lets every spawned task run until it waits.
+    /// Runs all spawned tasks until they wait.
     async fn settle() {
         for _ in 0..20 {
             tokio::task::yield_now().await;
@@ -228,7 +231,7 @@ mod tests {
         });
         settle().await;
         assert_eq!(seats.usage(), SeatUsage { used: 2, queued: 1, rejected: 0 });
-        // Seats are free, and another flow gets one although somebody waits.
+        // Seats are free, and another flow gets one although a request is waiting.
         drop(seats.acquire(other).await.unwrap());
         drop(held);
         drop(third.await.unwrap().unwrap());
@@ -254,7 +257,7 @@ mod tests {
             waiting.push(wait(flow, name));
             settle().await;
         }
-        // `first` waited longer, but holds a seat still.
+        // `first` has waited longer, but still holds a seat.
         drop(held.pop());
         settle().await;
         drop(held.pop());
@@ -327,7 +330,7 @@ mod tests {
         assert_eq!(seats.starving_for(), None);
         held.push(seats.acquire(Flow(1)).await.unwrap());
         assert_eq!(seats.starving_for(), None, "nobody waits");
-        // Waiting ends after a second; the seats are still taken.
+        // The wait ends after a second; the seats are still taken.
         assert!(seats.acquire(Flow(2)).await.is_err());
         tokio::time::advance(Duration::from_secs(9)).await;
         assert!(seats.acquire(Flow(3)).await.is_err());

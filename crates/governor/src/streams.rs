@@ -1,4 +1,4 @@
-//! Long-running requests (watches, followed logs), counted per level and per flow.
+//! Limits on long-running requests (watches, followed logs), per level and per flow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +21,14 @@ pub struct StreamUsage {
     pub rejected: u64,
 }
 
+/// Open streams in total and per flow.
 #[derive(Default)]
 struct State {
     usage: StreamUsage,
     flows: HashMap<Flow, usize>,
 }
 
-/// An open stream; no longer counted when dropped.
+/// An open stream; counted until it is dropped.
 #[must_use]
 pub struct Stream {
     streams: Arc<Streams>,
@@ -43,6 +44,7 @@ impl Streams {
         self.state.lock().usage
     }
 
+    /// Counts a stream until the guard is dropped.
     pub(crate) fn open(self: &Arc<Self>, flow: Flow) -> Result<Stream, Rejected> {
         let mut state = self.state.lock();
         let of_flow = state.flows.get(&flow).copied().unwrap_or(0);

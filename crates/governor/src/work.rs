@@ -1,11 +1,13 @@
-//! CPU-heavy work on a bounded pool: validation, patches, unpacking, rendering.
+//! A bounded pool for CPU-heavy work: validation, patches, unpacking, rendering.
 //!
 //! A [`WorkPool`] admits work by slots and bytes, fairly per flow (a workspace or a user), and runs it on blocking threads, so that
-//! async workers stay free. The work gets a [`Ticket`]: it reserves memory before it allocates, and it checks at intervals whether
-//! it should stop because its deadline has passed or its caller is gone.
+//! async workers stay free. The work gets a [`Ticket`]. It reserves memory through the ticket before it allocates, and checks at
+//! intervals whether it should stop because its deadline has passed or its caller has disconnected.
 //!
-//! Invariants: slot and bytes are held until the work has really ended, not until its caller stops waiting; a flow never holds
-//! more than its share; waiting for a slot is bounded.
+//! Invariants:
+//! - Slot and bytes are held until the work has ended, not only until its caller stops waiting.
+//! - A flow never holds more than its share.
+//! - Waiting for a slot is bounded.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
@@ -23,20 +25,20 @@ use crate::{Flow, Limits, Rejected, STARVED_AFTER};
 /// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkLimits {
-    /// Work done at once.
+    /// Maximum concurrent work.
     pub slots: usize,
     pub slots_per_flow: usize,
     /// Work waiting for a slot.
     pub queue: usize,
     pub queue_per_flow: usize,
-    /// The longest wait for a slot.
+    /// Maximum wait for a slot.
     pub wait: Duration,
-    /// Bytes reserved.
+    /// Maximum reserved bytes.
     pub bytes: u64,
     pub bytes_per_flow: u64,
 }
 
-/// A bounded pool for heavy work. Clones share it.
+/// A bounded pool for heavy work. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct WorkPool {
     seats: Arc<Seats>,
@@ -66,44 +68,44 @@ pub enum Interrupted {
     DeadlineExceeded,
 }
 
-/// A slot and reserved bytes, for work that is not run by [`WorkPool::run`] (a download, for example). Returned when dropped.
+/// A slot and reserved bytes, for work that [`WorkPool::run`] does not run (a download, for example). Returned on drop.
 #[must_use]
 pub struct Permit {
     pub reserved: Reserved,
     _seat: Seat,
 }
 
-/// How often work that waits for a future is checked for a stop.
+/// Interval at which work that waits for a future checks whether it should stop.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What running work knows of its admission.
+/// The admission of running work: its interrupt, reserved bytes and slot.
 pub struct Ticket {
     interrupt: Interrupt,
     reserved: Mutex<Reserved>,
     seats: Arc<Seats>,
     flow: Flow,
-    /// Empty while the work waits for something else.
+    /// `None` while the work waits for a future.
     seat: Mutex<Option<Seat>>,
 }
 
 impl Ticket {
-    /// Fails when the work should stop. Costs some ten nanoseconds.
+    /// Fails if the work should stop. Costs about ten nanoseconds.
     pub fn check(&self) -> Result<(), Interrupted> {
         self.interrupt.check()
     }
 
-    /// The same check for code that does not get the ticket.
+    /// The same check, for code that does not have the ticket.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
 
-    /// Reserves `bytes` more, until the work has ended; call it before they are allocated.
+    /// Reserves `bytes` more until the work has ended; call it before they are allocated.
     pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
         self.reserved.lock().grow(bytes)
     }
 
-    /// Waits for `future` on the thread of the work, without its slot, so that slow answers of others occupy none. Reserved
-    /// bytes are kept. Fails if the work should stop, or if no slot is free again within the pool's wait.
+    /// Waits for `future` on the thread of the work, without its slot, so that slow remote responses occupy no slots. Reserved bytes are
+    /// kept. Fails if the work should stop, or if no slot becomes free within the pool's maximum wait.
     pub fn wait<T>(&self, runtime: &Handle, future: impl Future<Output = T>) -> Result<T, WorkError> {
         drop(self.seat.lock().take());
         runtime.block_on(async {
@@ -129,7 +131,7 @@ impl Ticket {
     }
 }
 
-/// Tells work from anywhere below it whether it should stop. Outlives the work harmlessly.
+/// Stop signal of work, for code on any level below it. May outlive the work.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
     cancelled: Arc<AtomicBool>,
@@ -137,12 +139,12 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// For work that ends at `deadline` and whose caller does not go away.
+    /// A stop signal with a deadline only, without cancellation.
     pub fn at(deadline: Instant) -> Self {
         Self { cancelled: Arc::default(), deadline }
     }
 
-    /// Fails when the work should stop. Costs some ten nanoseconds.
+    /// Fails if the work should stop. Costs about ten nanoseconds.
     pub fn check(&self) -> Result<(), Interrupted> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Interrupted::Cancelled);
@@ -186,15 +188,15 @@ impl WorkPool {
         }
     }
 
-    /// The same pool with bytes that each flow can reserve even if others hold all bytes of the pool. Together flows then hold up to
-    /// that much each beyond its limit. Call it before the pool is used.
+    /// The same pool, in which each flow can always reserve this many bytes, even if others have exhausted the pool's limit. The total
+    /// can therefore exceed the limit by that amount per flow. Call it before the pool is used.
     #[must_use]
     pub fn guaranteeing(self, bytes_per_flow: u64, limits: &WorkLimits) -> Self {
         let budget = ByteBudget::new(limits.bytes, limits.bytes_per_flow).guaranteeing(bytes_per_flow);
         Self { bytes: Arc::new(budget), ..self }
     }
 
-    /// The flow of a workspace or user known by `key`.
+    /// The flow of the workspace or user identified by `key`.
     pub fn flow(&self, key: impl Hash) -> Flow {
         Flow(self.hasher.hash_one(key))
     }
@@ -206,13 +208,13 @@ impl WorkPool {
         Ok(Permit { reserved, _seat: seat })
     }
 
-    /// Reserves `bytes` without a slot, for memory that outlives the work or is filled while nothing is computed (a download).
+    /// Reserves `bytes` without a slot, for memory that outlives the work or is filled without computation (a download).
     pub fn reserve(&self, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
         self.bytes.reserve(flow, bytes)
     }
 
-    /// Runs `work` on a blocking thread once it is admitted with `bytes`. Dropping the future cancels: work that has not begun
-    /// never runs, running work is told by [`Ticket::check`]. The deadline counts from admission.
+    /// Runs `work` on a blocking thread once it is admitted with `bytes`. Dropping the future cancels the work: it never starts if it has
+    /// not started yet, and [`Ticket::check`] fails if it is running. The deadline counts from admission.
     pub async fn run<T: Send + 'static>(
         &self,
         flow: Flow,
@@ -240,12 +242,12 @@ impl WorkPool {
         }
     }
 
-    /// How long all slots have been taken while work waited and no slot became free.
+    /// How long all slots have been taken while work was waiting and no slot became free.
     pub fn starving_for(&self) -> Option<Duration> {
         self.seats.starving_for()
     }
 
-    /// The same if it is [`STARVED_AFTER`] or longer.
+    /// Like [`WorkPool::starving_for`], if that is at least [`STARVED_AFTER`].
     pub fn starved(&self) -> Option<Duration> {
         self.starving_for().filter(|lasting| *lasting >= STARVED_AFTER)
     }
@@ -307,7 +309,7 @@ mod tests {
     async fn pool_starves_while_its_slots_are_stuck() {
         let pool = pool(1);
         let stuck = pool.admit(pool.flow("stuck"), 0).await.unwrap();
-        // Waits for as long as the pool allows, a minute.
+        // Waits for the pool's maximum of one minute.
         assert!(pool.admit(pool.flow("other"), 0).await.is_err());
         assert!(pool.starved() >= Some(DEADLINE));
         drop(stuck);

@@ -1,28 +1,30 @@
-//! What a cluster can do, as far as templates may ask: `.Capabilities`.
+//! The cluster capabilities that templates see as `.Capabilities`.
 
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use helm_template::value::Str;
 
+/// The Kubernetes version and the API versions of a cluster.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     pub kube_version: KubeVersion,
     pub api_versions: Vec<Str>,
 }
 
+/// A Kubernetes version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeVersion {
-    /// `v1.33.4-gke.1245000`
+    /// The full version, such as `v1.33.4-gke.1245000`.
     pub version: Str,
-    /// Without what a vendor adds, in Helm 4; constraints are checked against it.
+    /// In Helm 4, the version without vendor suffix. Chart constraints are checked against it.
     pub plain: Str,
     pub major: Str,
     pub minor: Str,
 }
 
 impl Capabilities {
-    /// What a Helm assumes that speaks to no cluster.
+    /// The capabilities that Helm assumes without a cluster.
     pub fn default_of(profile: Profile) -> Self {
         let minor = match profile {
             Profile::Helm3 => 32,
@@ -53,7 +55,7 @@ fn of_group((group, three, four): &'static Group, profile: Profile) -> impl Iter
 }
 
 impl KubeVersion {
-    /// What `--kube-version` says.
+    /// Parses the value of `--kube-version`.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
         match profile {
             Profile::Helm3 => {
@@ -70,7 +72,7 @@ impl KubeVersion {
         }
     }
 
-    /// Whether a chart's `kubeVersion` lets it run here. What cannot be understood does not.
+    /// Whether the version satisfies a chart's `kubeVersion`. An invalid constraint or version is not satisfied.
     pub fn fits(&self, constraint: &str, profile: Profile) -> bool {
         let version = Version::parse(&self.plain, profile);
         let constraints = Constraints::parse(constraint, profile);
@@ -78,12 +80,12 @@ impl KubeVersion {
     }
 }
 
-/// Kubernetes' own idea of a version: numbers, and whatever follows them.
+/// Parses a version as Kubernetes' `version.ParseGeneric` does: numbers followed by an arbitrary suffix.
 fn generic(text: &str) -> Result<KubeVersion, Str> {
     let trimmed = text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' ']);
     let bare = trimmed.strip_prefix('v').unwrap_or(trimmed);
     let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
-    // A dot counts only where a digit follows.
+    // A dot belongs to the version only if a digit follows.
     let numbers = bare[..end].split("..").next().unwrap_or_default().trim_end_matches('.');
     if numbers.is_empty() || numbers.starts_with('.') || bare[numbers.len()..].contains('\n') {
         return Err(format!("could not parse {} as version", quote(text)).into());
@@ -115,11 +117,10 @@ fn generic(text: &str) -> Result<KubeVersion, Str> {
     })
 }
 
-/// A group, and its versions in Helm 3 and in Helm 4.
+/// An API group, with its versions in Helm 3 and in Helm 4.
 type Group = (&'static str, &'static str, &'static str);
 
-/// The groups of Kubernetes' API with the versions that the client libraries of Helm 3.17 and of Helm 4.3 know, in
-/// their order.
+/// The API groups and versions of the client libraries in Helm 3.17 and Helm 4.3, in their order.
 #[rustfmt::skip]
 const GROUPS: &[Group] = &[
     ("",                              "v1",                          "v1"),

@@ -1,14 +1,15 @@
-//! Patterns for names of files, as `.Files.Glob` takes them: `*` and `?` stay inside a folder, `**` does not; `[a-z]`,
-//! `[!abc]`, `{one,other}` and `\` as elsewhere.
+//! Glob patterns of `.Files.Glob`: `*` and `?` do not match `/`, `**` does; also `[a-z]`, `[!abc]`, `{one,other}` and `\` escapes.
 //!
-//! A pattern becomes a small program whose possible states are followed side by side, so that no pattern takes longer
-//! than its length times that of the name.
+//! A pattern compiles to a small program whose states are simulated in parallel, so matching takes at most time proportional to the
+//! product of both lengths.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
+/// A compiled glob pattern.
 pub struct Glob(Vec<Step>);
 
+/// An instruction of a compiled pattern.
 enum Step {
     Char(char),
     /// `?`
@@ -26,12 +27,12 @@ enum Step {
         from: char,
         to: char,
     },
-    /// Goes on at each of these.
+    /// Continues at each of these steps.
     Fork(Vec<usize>),
     Jump(usize),
 }
 
-/// An alternative under way: where it forks, where each branch begins, and where branches end.
+/// An alternative while it is compiled: its fork, the start of each branch, and the ends of the branches.
 struct Terms {
     fork: usize,
     begins: Vec<usize>,
@@ -39,14 +40,14 @@ struct Terms {
 }
 
 impl Glob {
-    /// Nothing for a pattern that makes no sense.
+    /// Compiles a pattern; `None` if it is malformed.
     pub fn new(pattern: &str) -> Option<Self> {
         let mut steps = Vec::new();
         let mut open: Vec<Terms> = Vec::new();
         let mut rest = pattern.chars().peekable();
         while let Some(c) = rest.next() {
             match c {
-                // The end of a text to whom it is compared with.
+                // The library that Helm uses treats NUL as the end of the pattern.
                 '\0' => break,
                 '\u{fffd}' => return None,
                 '{' => {
@@ -75,6 +76,7 @@ impl Glob {
         Some(Self(steps))
     }
 
+    /// Whether the pattern matches the whole name.
     pub fn matches(&self, name: &str) -> bool {
         let steps = &self.0;
         let mut now = States::new(steps.len());
@@ -102,7 +104,7 @@ impl Glob {
     }
 }
 
-/// Where a match may have got to.
+/// The active states of a match.
 struct States {
     seen: Vec<bool>,
     list: Vec<usize>,
@@ -123,7 +125,7 @@ impl States {
             match steps.get(at) {
                 Some(Step::Fork(ways)) => open.extend(ways),
                 Some(Step::Jump(to)) => open.push(*to),
-                // A star may stand for nothing.
+                // A star also matches the empty string.
                 Some(Step::Any | Step::Super) => {
                     self.list.push(at);
                     open.push(at + 1);
@@ -143,7 +145,7 @@ fn close(steps: &mut [Step], terms: Option<Terms>) {
     steps[terms.fork] = Step::Fork(terms.begins);
 }
 
-/// What stands in brackets: one range, or characters.
+/// Parses the content of brackets: one range, or a set of characters.
 fn class(rest: &mut Peekable<Chars<'_>>) -> Option<Step> {
     let not = rest.next_if_eq(&'!').is_some();
     let mut ahead = rest.clone();

@@ -1,4 +1,4 @@
-//! Hooks: documents that are not part of a release but run at its turning points.
+//! Hooks: documents that are not part of a release, but run at events of its life cycle.
 
 use bytes::Bytes;
 use helm_chart::values::quoted;
@@ -8,7 +8,7 @@ use helm_template::value::Str;
 
 use crate::manifests::Manifest;
 
-/// When a hook runs.
+/// The event at which a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     PreInstall,
@@ -22,23 +22,24 @@ pub enum Event {
     Test,
 }
 
+/// A hook with its events and policies.
 #[derive(Clone, Debug)]
 pub struct Hook {
     pub name: Str,
     pub kind: Str,
-    /// The file that it came from.
+    /// The source file.
     pub source: Str,
     pub content: Bytes,
     pub events: Vec<Event>,
     pub weight: i64,
-    /// As the annotation says them, in lower case.
+    /// In lower case, as in the annotation.
     pub delete_policies: Vec<Str>,
-    /// Helm 4's.
+    /// Helm 4 only.
     pub output_log_policies: Vec<Str>,
 }
 
 impl Event {
-    /// As the annotation and the record name it.
+    /// The name in the annotation and in the release record.
     pub fn name(self) -> &'static str {
         EVENTS.iter().find(|(_, event)| *event == self).expect("every event has a row").0
     }
@@ -65,18 +66,19 @@ const EVENTS: &[(&str, Event)] = &[
     ("pre-rollback", Event::PreRollback),
     ("post-rollback", Event::PostRollback),
     ("test", Event::Test),
-    // From the days of Helm 2.
+    // An alias from Helm 2.
     ("test-success", Event::Test),
 ];
 
-/// What a document turns out to be.
+/// The classification of a document.
 pub enum Found {
     Manifest(Manifest),
     Hook(Hook),
-    /// A hook at an event that does not exist: it is left out, and this is said.
+    /// A hook with an unknown event. It is left out with this warning.
     Unknown(String),
 }
 
+/// Classifies a document by its hook annotations.
 pub fn of(manifest: Manifest, profile: Profile) -> Found {
     let Some(when) = annotation(&manifest, HOOK) else { return Found::Manifest(manifest) };
     let event = |name: &str| {
@@ -128,7 +130,7 @@ mod tests {
         }
     }
 
-    /// As Helm's own sorter tells them apart.
+    /// Compared with Helm's own manifest sorter.
     #[test]
     fn annotations_make_hooks() {
         const TABLE: &[(&str, &str)] = &[

@@ -1,16 +1,22 @@
-//! Charts and values to manifests, as Helm renders them.
+//! Renders charts and values to manifests, as Helm does.
 //!
-//! An [`Engine`] follows one generation of Helm. It takes a chart that is [`Prepared`], so that its templates are parsed
-//! once, and a [`Request`]; what comes of it is a [`Release`]: manifests in the order of installation, hooks, notes.
-//! Modules in reading order: what is asked and answered ([`release`]), who sees what ([`scope`], [`objects`],
-//! [`capabilities`]), running templates ([`render`]), what errors are called ([`trace`]), from texts to documents
-//! ([`split`], [`manifests`], [`hooks`]), the text that `helm template` prints ([`output`]), and what `helm lint` finds
-//! ([`lint`]).
+//! An [`Engine`] follows one major version of Helm. It takes a [`Prepared`] chart, whose templates are parsed once, and a
+//! [`Request`]. The result is a [`Release`]: manifests in installation order, hooks and notes.
 //!
-//! Every document knows the file it was cut from, and every piece of text the place in its template; a mode that
-//! says which line made a field can be built on that.
+//! Modules:
+//! - [`release`]: requests and results.
+//! - [`scope`], [`objects`], [`capabilities`]: the data that templates see.
+//! - [`prepared`]: charts with a cache of parsed templates.
+//! - [`render`]: execution of templates.
+//! - [`trace`]: error messages.
+//! - [`split`], [`manifests`], [`hooks`]: from text to documents.
+//! - [`output`]: the output of `helm template`.
+//! - [`lint`]: `helm lint`.
 //!
-//! Nothing here touches a file system, a network, a clock or chance but through `helm_template::outside`.
+//! Every document records its source file, and every piece of text its position in the template. A mode that maps fields to
+//! template lines can be built on that.
+//!
+//! Invariant: no I/O, clock or randomness except through `helm_template::outside`.
 
 mod capabilities;
 mod glob;

@@ -1,4 +1,4 @@
-//! `helm lint`: all rules about a chart, in Helm's order, with its templates rendered as lint renders them.
+//! `helm lint`: all rules in Helm's order, with templates rendered in lint mode.
 
 use std::collections::HashMap;
 
@@ -22,27 +22,28 @@ use crate::scope::Common;
 
 const TEMPLATES: &str = "templates/";
 
-/// What is asked for.
+/// Input of a lint run.
 pub struct LintRequest<'r> {
     pub namespace: &'r str,
-    /// What the user says; the rest is as in the chart.
+    /// Values supplied by the user; others come from the chart.
     pub values: &'r Members,
-    /// The version that the chart is meant for, where it is not the one that Helm assumes.
+    /// The target Kubernetes version, if it differs from Helm's default.
     pub kube_version: Option<KubeVersion>,
-    /// Values are held against the schemas of charts.
+    /// Whether values are validated against the schemas of charts.
     pub check_schema: bool,
     pub limits: Limits,
 }
 
-/// What was found.
+/// The result of a lint run.
 #[derive(Debug)]
 pub struct Linted {
     pub messages: Vec<Message>,
-    /// Lines for the user, in Helm's words.
+    /// Lines for the user, with Helm's messages.
     pub warnings: Vec<String>,
 }
 
 impl Engine {
+    /// Lints a chart.
     pub fn lint(&self, subject: &Subject<'_>, request: &LintRequest<'_>, outside: Outside<'_>) -> Linted {
         let profile = self.profile();
         let mut report = Report::default();
@@ -89,7 +90,7 @@ impl Engine {
         let prepared = Prepared::new(chart.clone());
         let rendered = match self.render_for_lint(&prepared, request, outside, warnings) {
             Ok(Some(rendered)) => rendered,
-            // Helm says nothing of dependencies and values that do not fit together.
+            // Helm does not report dependencies and values that do not match.
             Ok(None) => return,
             Err(why) => {
                 report.check(Error, TEMPLATES, Err(why));
@@ -106,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// What the templates come to, by name. Nothing: values or dependencies are not in order.
+    /// Renders the templates. Returns their output by name, or `None` if values or dependencies are invalid.
     fn render_for_lint(
         &self,
         prepared: &Prepared,
@@ -142,16 +143,16 @@ impl Engine {
         Ok(Some(files.into_iter().map(|file| (file.name.to_string(), file.content)).collect()))
     }
 
-    /// The numbers of the version that deprecations are counted from.
+    /// The Kubernetes version that API deprecations are checked against.
     fn kubernetes(&self, request: &LintRequest<'_>) -> manifests::Release {
         let assumed = || Capabilities::default_of(self.profile()).kube_version;
         let version = request.kube_version.clone().unwrap_or_else(assumed);
-        // Both were read as numbers.
+        // Both are known to be numbers.
         (version.major.parse().unwrap_or_default(), version.minor.parse().unwrap_or_default())
     }
 }
 
-/// What Helm says of something that it lets pass.
+/// Helm's log message for a failure that lint mode ignores.
 fn spelt(what: &Overlooked, profile: Profile) -> Note {
     match what {
         Overlooked::Failed(message) => {
@@ -171,8 +172,7 @@ fn spelt(what: &Overlooked, profile: Profile) -> Note {
     }
 }
 
-/// The user's values over the chart's. Lint merges what it has merged once more, so that defaults that the user has
-/// deleted come back.
+/// Merges the user's values over the chart's. Lint merges the result once more, so defaults that the user deleted reappear.
 fn merged(
     chart: &Chart,
     user: &Members,

@@ -1,4 +1,4 @@
-//! From files to manifests: cut into documents, told apart from hooks, and put into the order of installation.
+//! From rendered files to manifests: split into documents, separated from hooks, sorted by installation order.
 
 use bytes::Bytes;
 use helm_template::profile::Profile;
@@ -10,25 +10,25 @@ use crate::render::Rendered;
 use crate::scope::is_partial;
 use crate::split::{split, trim};
 
-/// One document that is not a hook.
+/// A document that is not a hook.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The file that it came from.
+    /// The source file.
     pub source: Str,
     pub content: Bytes,
     pub head: Head,
 }
 
-/// What the documents of all files are, each sort in the order of installation.
+/// The documents of all files; manifests and hooks are each in installation order.
 #[derive(Debug, Default)]
 pub struct Sorted {
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<Hook>,
-    /// What is said to the user meanwhile.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// Cuts files into documents and tells what they are.
+/// Splits files into documents and classifies them.
 pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
     let mut files: Vec<_> = files.iter().filter(|file| !is_partial(&file.name)).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -50,7 +50,7 @@ pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
     Ok(sorted)
 }
 
-/// Known kinds by their place, unknown ones after them by name.
+/// Sort key of a kind: known kinds by position, unknown kinds after them by name.
 fn rank(kind: &str, profile: Profile) -> (usize, &str) {
     match INSTALL_ORDER.iter().position(|known| *known == kind) {
         Some(at) if profile == Profile::Helm4 || at < WITH_HELM4 => (at, ""),
@@ -58,7 +58,7 @@ fn rank(kind: &str, profile: Profile) -> (usize, &str) {
     }
 }
 
-/// What must be there before what.
+/// Kinds in installation order.
 const INSTALL_ORDER: &[&str] = &[
     "PriorityClass",
     "Namespace",
@@ -100,14 +100,14 @@ const INSTALL_ORDER: &[&str] = &[
     "ValidatingWebhookConfiguration",
 ];
 
-/// From here on they are in Helm 4's order only.
+/// The index of the first kind that only Helm 4 orders.
 const WITH_HELM4: usize = 36;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The documents of these files, as `source content`; the hooks behind a bar.
+    /// The sorted documents as `source content`; hooks follow after a bar.
     fn sorted(files: &[(&str, &str)], profile: Profile) -> Result<String, String> {
         let files: Vec<_> = files
             .iter()

@@ -1,11 +1,11 @@
-//! Names of releases.
+//! Release names.
 
 use helm_template::go::quote;
 
-/// As long as a name can be, so that charts can add to it.
+/// Helm's maximum length of a release name, which leaves space for suffixes that charts add.
 const LONGEST: usize = 53;
 
-/// Whether a release can be called this; why not, in Helm's words.
+/// Checks a release name. Errors carry Helm's message.
 pub fn check(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err(format!("release name {}: no name provided", quote(name)));

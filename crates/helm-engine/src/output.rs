@@ -1,4 +1,4 @@
-//! The text that `helm template` prints.
+//! The output of `helm template`.
 
 use bytes::Bytes;
 use helm_template::profile::Profile;
@@ -8,7 +8,7 @@ use crate::release::{Crd, Release};
 use crate::render::Rendered;
 use crate::split::{split, trim};
 
-/// What of a release is shown.
+/// The parts of a release to print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown {
     pub crds: bool,
@@ -16,24 +16,24 @@ pub struct Shown {
     pub tests: bool,
 }
 
-/// A document and the file that it came from.
+/// Source file and content of a document.
 type Part<'r> = (&'r str, &'r Bytes);
 
 impl Release {
-    /// Custom resource definitions and manifests.
+    /// The CRDs, if selected, and the manifests.
     pub fn parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
         let crds = self.crds.iter().filter(move |_| shown.crds);
         let crds = crds.map(|Crd { source, content }| (&**source, content));
         crds.chain(self.manifests.iter().map(|manifest| (&*manifest.source, &manifest.content)))
     }
 
-    /// The hooks that are shown.
+    /// The hooks that are selected.
     pub fn hook_parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
         let hooks = self.hooks.iter().filter(move |hook| shown.hooks && (shown.tests || !hook.is_test()));
         hooks.map(|Hook { source, content, .. }| (&**source, content))
     }
 
-    /// All of it as one text.
+    /// The whole output as one text.
     pub fn text(&self, shown: Shown) -> Vec<u8> {
         let size = |(source, content): Part<'_>| source.len() + content.len() + AROUND;
         let parts = self.parts(shown).chain(self.hook_parts(shown));
@@ -47,7 +47,7 @@ impl Release {
     }
 }
 
-/// What templates came to, though it is no YAML.
+/// The rendered files as text, although they are not valid YAML.
 pub fn broken(files: &[Rendered]) -> Vec<u8> {
     let mut files: Vec<_> = files.iter().filter(|file| !trim(&file.content).is_empty()).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
@@ -61,10 +61,10 @@ pub fn broken(files: &[Rendered]) -> Vec<u8> {
     text
 }
 
-/// Bytes that are written around the name and the content of a document.
+/// Bytes written around the source and content of a document.
 const AROUND: usize = 16;
 
-/// A document with a line that says where it is from.
+/// Writes a document with its `# Source:` line.
 pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {
     text.extend_from_slice(b"---\n# Source: ");
     text.extend_from_slice(source.as_bytes());
@@ -73,7 +73,7 @@ pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {
     text.push(b'\n');
 }
 
-/// Only the documents of some files, which are named by patterns from their chart's folder.
+/// Keeps only the documents of files that match the patterns, which are relative to the chart directory. Ordered by pattern.
 pub fn only(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>, String> {
     let documents = split(&Bytes::from(text), profile);
     let mut shown = Vec::new();
@@ -94,7 +94,7 @@ pub fn only(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>
     Ok(shown)
 }
 
-/// The file that a document says it is from, without the name of the chart.
+/// The source file in a document's comment, without the chart name.
 fn source(document: &[u8]) -> Option<&str> {
     const SOURCE: &[u8] = b"# Source: ";
     memchr::memmem::find_iter(document, SOURCE).find_map(|at| {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     const CRD: &str = "---\n# Source: c/crds/x.yaml\nkind: X\n\n";
-    /// White space at the end of the last manifest goes.
+    /// Trailing white space of the last manifest is removed.
     const MANIFESTS: &str =
         "---\n# Source: c/templates/a.yaml\na: 1\n---\n# Source: c/charts/s/templates/a.yaml\nb: 2\n";
     const HOOK: &str = "---\n# Source: c/templates/h.yaml\nkind: Job\n\n";
@@ -175,7 +175,7 @@ mod tests {
             shown(&["templates/a.yaml"], Profile::Helm3).unwrap(),
             "---\n# Source: c/templates/a.yaml\na: 1\n"
         );
-        // As asked for, and not as they come.
+        // In the order of the patterns, not of the documents.
         assert_eq!(
             shown(&["templates/t.yaml", "charts/*/templates/a.yaml"], Profile::Helm3).unwrap(),
             "---\n# Source: c/templates/t.yaml\nkind: Job\n---\n# Source: c/charts/s/templates/a.yaml\nb: 2\n"

@@ -1,9 +1,9 @@
-//! Patterns for paths as Go's `path/filepath` takes them.
+//! Path patterns of Go's `filepath.Match`.
 
-/// Whether the whole path fits the pattern; a pattern that makes no sense fits nothing.
+/// Whether the whole path matches the pattern. A malformed pattern matches nothing.
 ///
-/// A star is tried from the shortest match on, and only the last one passed is ever taken back, so that the work stays
-/// within the product of both lengths.
+/// A star is tried from the shortest match on, and only the last star is ever backtracked, so matching takes at most time
+/// proportional to the product of both lengths.
 pub fn matches(pattern: &str, path: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let path: Vec<char> = path.chars().collect();
@@ -43,7 +43,7 @@ pub fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Whether a character is in the class that begins here, and how long that is; nothing where it is malformed.
+/// Whether a character is in the class that starts here, and the length of the class; `None` if it is malformed.
 fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
     let not = pattern.first() == Some(&'^');
     let mut at = usize::from(not);

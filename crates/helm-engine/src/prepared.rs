@@ -1,4 +1,4 @@
-//! A chart whose templates are parsed once, however often it is rendered.
+//! Prepared charts: templates are parsed once and cached for all renderings.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,25 +17,26 @@ use helm_template::value::Str;
 
 use crate::scope::{full_path, template_name, templates};
 
-/// What one file was parsed to.
+/// A parsed template file.
 #[derive(Clone)]
 pub(crate) struct Parsed {
     pub file: parse::File,
-    /// In so many places a key is made.
+    /// The number of calls in the file that generate a key.
     pub keys: usize,
 }
 
-/// Memory for what charts keep between renderings, such as parsed templates. Clones share it. What finds no memory is not kept and
-/// made again each time.
+/// Memory budget of caches that charts keep between renderings, such as parsed templates. Cheap to clone; clones share the budget.
+/// Data that does not fit is not cached and recomputed each time.
 #[derive(Clone)]
 pub struct CacheMemory(Arc<Held>);
 
+/// Limit and usage of a cache budget.
 struct Held {
     limit: usize,
     bytes: AtomicUsize,
 }
 
-/// Bytes of a [`CacheMemory`], returned when they are dropped.
+/// Bytes acquired from a [`CacheMemory`]; returned on drop.
 pub struct CachedBytes {
     memory: CacheMemory,
     bytes: usize,
@@ -46,12 +47,12 @@ impl CacheMemory {
         Self(Arc::new(Held { limit, bytes: AtomicUsize::new(0) }))
     }
 
-    /// All bytes that are acquired.
+    /// The total of acquired bytes.
     pub fn held(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// No bytes yet.
+    /// An empty share of this memory.
     pub fn share(&self) -> CachedBytes {
         CachedBytes { memory: self.clone(), bytes: 0 }
     }
@@ -62,7 +63,7 @@ impl CachedBytes {
         self.bytes
     }
 
-    /// Acquires so many more, if there are as many.
+    /// Acquires `bytes` more. Returns false if the budget does not allow it.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let Held { limit, bytes: all } = &*self.memory.0;
         let within = |held: usize| held.checked_add(bytes).filter(|held| held <= limit);
@@ -80,43 +81,43 @@ impl Drop for CachedBytes {
     }
 }
 
-/// A chart, and what its templates were parsed to. It can be shared between threads.
+/// A chart with a cache of its parsed templates. Can be shared between threads.
 pub struct Prepared {
     pub(crate) chart: Chart,
     known: Mutex<Known>,
-    /// A rendering has all that it needs: nobody is to parse ahead any more.
+    /// Set when the rendering has everything it needs, which stops parsing ahead.
     enough: AtomicBool,
 }
 
-/// A file is known by where its bytes lie, which the chart keeps, and by the name under which it is parsed: a subchart
-/// may go by several. Which functions there are is for the profile to say.
+/// Cache key: the profile, which determines the functions; the address and length of the file's bytes, which the chart keeps alive;
+/// and the template name, because one subchart may be used under several names.
 type Key = (Profile, usize, usize, Str);
 
-/// What stands in a file.
+/// The content of a file, for lookups across files.
 type Text = (Profile, Bytes);
 
-/// What was parsed. The hashes have a seed, because charts may be made to harm.
+/// The cache. Hashes are seeded, because charts may be hostile.
 struct Known {
     files: HashMap<Key, Parsed>,
-    /// Of each text the first file that can share its trees: a library lies in many charts.
+    /// For each text the first file whose trees can be shared: library charts are bundled in many charts.
     texts: HashMap<Text, Parsed>,
     cached: CachedBytes,
 }
 
-/// The texts that one rendering has parsed. They decide what it is charged, so that the charge does not depend on what is cached.
+/// Texts parsed by one rendering. They determine what it is charged, so that the charge does not depend on the cache.
 #[derive(Default)]
 pub(crate) struct RenderedTexts(HashMap<Bytes, Parsed>);
 
-/// What a kept file takes besides its trees.
+/// Memory of a cache entry besides its trees.
 const ENTRY_BYTES: usize = 192;
 
 impl Prepared {
-    /// A chart that keeps all that it is parsed to.
+    /// A chart with an unbounded cache.
     pub fn new(chart: Chart) -> Self {
         Self::within(chart, &CacheMemory::new(usize::MAX))
     }
 
-    /// A chart that keeps no more than there is memory for.
+    /// A chart whose cache is limited by `memory`.
     pub fn within(chart: Chart, memory: &CacheMemory) -> Self {
         let known = Known { files: HashMap::default(), texts: HashMap::default(), cached: memory.share() };
         Self { chart, known: Mutex::new(known), enough: AtomicBool::new(false) }
@@ -126,12 +127,12 @@ impl Prepared {
         &self.chart
     }
 
-    /// Bytes of the trees that are kept.
+    /// Bytes of cached trees.
     pub fn kept(&self) -> usize {
         self.known().cached.bytes()
     }
 
-    /// `file` is one of this chart's own, under the name that Helm gives it. The budget is charged as if nothing were cached.
+    /// Parses a file of this chart under its Helm name. The budget is charged as if nothing were cached.
     pub(crate) fn parse(
         &self,
         name: &Str,
@@ -142,7 +143,7 @@ impl Prepared {
         let key = (functions.profile, file.data.as_ptr() as usize, file.data.len(), name.clone());
         let first = texts.0.get(&file.data);
         let kept = self.known().files.get(&key).cloned();
-        // Trees that are not kept are shared within the rendering.
+        // Trees that are not cached are shared within the rendering.
         let kept = kept.or_else(|| first.and_then(|first| first.renamed(name)));
         let parsed = match kept.or_else(|| self.known().same_text(&key, &file.data)) {
             Some(parsed) => {
@@ -159,7 +160,7 @@ impl Prepared {
         Ok(parsed)
     }
 
-    /// Keeps what a file was parsed to, if there is memory for it.
+    /// Caches a parsed file, if memory allows.
     fn keep(&self, key: Key, file: &File, parsed: &Parsed) {
         let mut known = self.known();
         if known.files.contains_key(&key) {
@@ -178,19 +179,19 @@ impl Prepared {
         known.files.insert(key, parsed.clone());
     }
 
-    /// Parsing it takes much longer than starting a thread.
+    /// Whether parsing takes much longer than starting a thread.
     pub fn is_large(&self) -> bool {
         const LARGE: usize = 128 << 10;
         size(&self.chart) > LARGE
     }
 
-    /// A rendering has all that it needs.
+    /// Stops parsing ahead: the rendering has everything it needs.
     pub(crate) fn enough(&self) {
         self.enough.store(true, Ordering::Relaxed);
     }
 
-    /// Parses what a rendering on another thread will ask for, and begins with what that asks for last. What cannot be
-    /// parsed, or is wanted under another name after all, is for the rendering to tell.
+    /// Parses the files that a rendering on another thread will need, starting with those it needs last. Errors are ignored here; the
+    /// rendering reports them.
     pub(crate) fn parse_ahead(&self, functions: &Functions) {
         let (budget, mut texts) = (Budget::default(), RenderedTexts::default());
         let mut charts = VecDeque::from([(self.chart.metadata.name.clone(), &self.chart)]);
@@ -227,7 +228,7 @@ impl Known {
     }
 }
 
-/// Bytes of templates.
+/// Total size of the templates in bytes.
 fn size(chart: &Chart) -> usize {
     let own: usize = chart.templates.iter().map(|file| file.data.len()).sum();
     own + chart.dependencies.iter().map(size).sum::<usize>()
@@ -244,7 +245,7 @@ fn read(
     Ok(Parsed { file, keys: functions.keys.get() })
 }
 
-/// Functions by name, and how many of those asked for make a key.
+/// A function table that counts lookups of key-generating functions.
 struct Counting<'f> {
     functions: &'f Functions,
     keys: Cell<usize>,
@@ -290,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Parses two files of one text and another, and returns the steps and bytes that were charged.
+    /// Parses files and returns the steps and bytes charged.
     fn charged(prepared: &Prepared, files: &[(&'static str, File)]) -> (u64, usize) {
         let functions = functions::table(Profile::Helm4);
         let (budget, mut texts) = (Budget::default(), RenderedTexts::default());
@@ -315,7 +316,7 @@ mod tests {
         let unbounded = Prepared::new(Chart::default());
         let first = charged(&unbounded, &files);
         assert!(unbounded.kept() > 0);
-        // Everything from the cache, nothing from it, and in another order before.
+        // Everything from the cache, nothing from it, and a cache filled in another order.
         assert_eq!(charged(&unbounded, &files), first);
         let none = Prepared::within(Chart::default(), &CacheMemory::new(0));
         assert_eq!(charged(&none, &files), first);

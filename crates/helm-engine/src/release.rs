@@ -1,4 +1,4 @@
-//! A release: what a chart, values and a cluster's abilities come to.
+//! Rendering of a release from a chart, values and cluster capabilities.
 
 use std::fmt::{Display, Formatter};
 
@@ -21,31 +21,31 @@ use crate::prepared::Prepared;
 use crate::render::{Rendered, Setting, render};
 use crate::scope::{Common, full_path};
 
-/// Renders charts as one generation of Helm does. It can be shared between threads.
+/// Renders charts like one major version of Helm. Can be shared between threads.
 pub struct Engine {
     profile: Profile,
     functions: Functions,
 }
 
-/// What is asked for.
+/// Input of a rendering.
 pub struct Request<'r> {
     pub name: &'r str,
     pub namespace: &'r str,
     pub revision: i64,
-    /// An upgrade, and not an installation.
+    /// Whether this is an upgrade and not an installation.
     pub is_upgrade: bool,
-    /// What the user says; the rest is as in the chart.
+    /// Values supplied by the user; others come from the chart.
     pub values: &'r Members,
     pub capabilities: &'r Capabilities,
-    /// Values are held against the schemas of charts.
+    /// Whether values are validated against the schemas of charts.
     pub check_schema: bool,
-    /// Notes of subcharts count, too.
+    /// Whether notes of subcharts are included.
     pub subchart_notes: bool,
     pub limits: Limits,
 }
 
 impl<'r> Request<'r> {
-    /// What `helm template NAME` asks for when nothing else is said.
+    /// The request of `helm template NAME` without options.
     pub fn new(name: &'r str, values: &'r Members, capabilities: &'r Capabilities) -> Self {
         Self {
             name,
@@ -61,26 +61,28 @@ impl<'r> Request<'r> {
     }
 }
 
+/// A rendered release.
 #[derive(Debug)]
 pub struct Release {
-    /// The chart as it was rendered: dependencies that are not wanted are gone, values that they export are in.
+    /// The chart as it was rendered: without disabled dependencies, and with the values that dependencies export.
     pub chart: Chart,
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<Hook>,
     pub notes: String,
-    /// What lies in `crds/` of the chart and of its subcharts.
+    /// The content of `crds/` of the chart and its subcharts.
     pub crds: Vec<Crd>,
-    /// Lines for the user, in Helm's words.
+    /// Lines for the user, with Helm's messages.
     pub warnings: Vec<String>,
 }
 
+/// A file of `crds/`.
 #[derive(Clone, Debug)]
 pub struct Crd {
     pub source: Str,
     pub content: Bytes,
 }
 
-/// Why there is no release, in Helm's words.
+/// A failed rendering, with Helm's message.
 #[derive(Debug)]
 pub struct Failure {
     pub why: String,
@@ -88,14 +90,14 @@ pub struct Failure {
     pub warnings: Vec<String>,
 }
 
-/// How far it got.
+/// The stage at which a rendering failed.
 #[derive(Debug)]
 pub enum Stage {
-    /// Name, dependencies or values were refused.
+    /// The name, dependencies or values were rejected.
     Values,
-    /// Templates failed, or the chart does not fit the cluster.
+    /// Templates failed, or the chart does not support the cluster's version.
     Templates,
-    /// The templates came to texts that are no manifests: these.
+    /// The rendered files are not valid manifests.
     Manifests(Vec<Rendered>),
 }
 
@@ -120,12 +122,13 @@ impl Engine {
         &self.functions
     }
 
-    /// Parses the templates of a chart for [`Engine::render`], which may run on another thread meanwhile. It ends early
-    /// where nothing more is needed.
+    /// Parses the templates of a chart while [`Engine::render`] runs on another thread. Returns early when the rendering needs nothing
+    /// more.
     pub fn parse_ahead(&self, prepared: &Prepared) {
         prepared.parse_ahead(&self.functions);
     }
 
+    /// Renders a release.
     pub fn render(
         &self,
         prepared: &Prepared,
@@ -141,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// What each template file comes to, in the order in which they are run, and no more.
+    /// Renders the template files only. Returns them in execution order.
     pub fn files(
         &self,
         prepared: &Prepared,
@@ -229,7 +232,7 @@ impl Engine {
         Ok((chart, files))
     }
 
-    /// The chart with the dependencies that are wanted, and the values that its templates see.
+    /// The chart with its enabled dependencies, and the values for its templates.
     fn settle(
         &self,
         prepared: &Prepared,
@@ -244,15 +247,15 @@ impl Engine {
     }
 }
 
-/// What Helm 4 says of dependencies that it cannot make sense of.
+/// Helm 4's message prefix for invalid dependencies.
 const UNSETTLED: &str = "chart dependencies processing failed";
 
-/// Helm 4 logs some errors besides returning them.
+/// Formats a log line: Helm 4 logs some errors besides returning them.
 fn logged(what: &str, why: &str) -> String {
     format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
-/// `.Release`. Lint is neither an installation nor an upgrade.
+/// The `.Release` object. Lint is neither an installation nor an upgrade.
 pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
     Map::from_entries([
         ("Name".into(), name.into()),
@@ -265,7 +268,7 @@ pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Opti
     .into()
 }
 
-/// Takes the notes out of what was rendered.
+/// Separates the notes from the rendered files.
 fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String, Vec<Rendered>) {
     const NOTES: &str = "NOTES.txt";
     let own = format!("{chart}/templates/{NOTES}");

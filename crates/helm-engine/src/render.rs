@@ -1,4 +1,4 @@
-//! Running the templates of a chart.
+//! Execution of a chart's templates.
 
 use std::collections::HashMap;
 
@@ -15,26 +15,26 @@ use crate::prepared::{Prepared, RenderedTexts};
 use crate::scope::{Common, Renderable, collect, in_order, is_partial};
 use crate::trace;
 
-/// What a template file came to.
+/// A rendered template file.
 #[derive(Clone, Debug)]
 pub struct Rendered {
-    /// As Helm names it: `chart/charts/sub/templates/file.yaml`.
+    /// The template name in Helm: `chart/charts/sub/templates/file.yaml`.
     pub name: Str,
     pub content: Bytes,
 }
 
-/// How templates are run.
+/// Options and environment of an execution.
 pub(crate) struct Setting<'s> {
     pub functions: &'s Functions,
     pub outside: Outside<'s>,
     pub budget: &'s Budget<'s>,
     pub profile: Profile,
-    /// What is missing or refused by the chart's author is no error.
+    /// Lint mode: `fail` and missing required values are not errors.
     pub lint: bool,
 }
 
-/// All files of a chart whose dependencies are settled, in the order in which they were run. `prepared` is what the
-/// chart was made of. What lint lets pass is added to `overlooked`.
+/// Renders all files of a chart with resolved dependencies, in execution order. `prepared` is the chart before resolution. Failures
+/// that lint mode ignores are appended to `overlooked`.
 pub(crate) fn render(
     prepared: &Prepared,
     chart: &Chart,

@@ -1,4 +1,4 @@
-//! Who sees what: the dot of each chart's templates, and the templates themselves.
+//! Template scopes: the root context of each chart, and the set of templates.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,16 +10,16 @@ use helm_template::value::{Map, Str, Value};
 
 use crate::objects::{Files, metadata};
 
-/// A template that is there to be run.
+/// A template with its scope.
 pub struct Renderable<'c> {
     pub file: &'c File,
-    /// The dot of its chart's templates, shared between them.
+    /// The root context (dot), shared by all templates of the chart.
     pub dot: Map,
-    /// Where the templates of its chart lie.
+    /// The template directory of the chart.
     pub folder: Str,
 }
 
-/// What all charts see alike.
+/// Data shared by all charts of a rendering.
 pub struct Common {
     pub release: Value,
     pub capabilities: Value,
@@ -27,7 +27,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// The Go type of `.Values` and of the dot.
+    /// The Go type of `.Values` and of the root context.
     pub fn values_type(&self) -> &'static str {
         match self.profile {
             Profile::Helm3 => "chartutil.Values",
@@ -36,11 +36,11 @@ impl Common {
     }
 }
 
-/// Memory of a file of a chart that templates see, and of a template that is there to be run.
+/// Memory of a chart file that templates see, and of a template with its scope.
 const FILE_BYTES: usize = 160;
 const TEMPLATE_BYTES: usize = 256;
 
-/// The templates of a chart and its subcharts by name; of two with one name the one that is found last.
+/// The templates of a chart and its subcharts by name. Of two templates with the same name, the last found wins.
 pub fn collect<'c>(
     chart: &'c Chart,
     values: &Map,
@@ -74,7 +74,7 @@ fn gather<'c>(
     ]);
     for child in &chart.dependencies {
         let name = &child.metadata.name;
-        // A name with dots in it is a path, so that such a chart sees no values.
+        // `Table` treats a name with dots as a path, so such a chart gets no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
         let below = gather(child, &full_path(path, child), &values, false, (common, budget), found)?;
         subcharts.insert(name.clone(), below.into());
@@ -88,28 +88,28 @@ fn gather<'c>(
     Ok(dot)
 }
 
-/// The templates of a chart that count: in a library only those that print nothing.
+/// The templates of a chart that are used; of a library chart, only partials.
 pub fn templates(chart: &Chart) -> impl Iterator<Item = &File> {
     let is_library = chart.metadata.chart_type.eq_ignore_ascii_case("library");
     chart.templates.iter().filter(move |file| !is_library || is_partial(&file.name))
 }
 
-/// What a template is called whose chart lies at a path.
+/// The name of a template in the chart at `path`.
 pub fn template_name(path: &str, file: &File) -> Str {
     clean(&format!("{path}/{}", file.name))
 }
 
-/// What the files of a subchart are named after.
+/// The path prefix of a subchart's files.
 pub fn full_path(parent: &str, child: &Chart) -> Str {
     child.path.clone().unwrap_or_else(|| format!("{parent}/charts/{}", child.metadata.name).into())
 }
 
-/// What is there for other templates, and prints nothing itself.
+/// Whether the file is a partial: it defines templates for others and is not rendered itself.
 pub fn is_partial(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
 }
 
-/// The path without `.`, `..` and doubled slashes.
+/// The path without `.`, `..` and repeated slashes.
 fn clean(path: &str) -> Str {
     if !path.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return path.into();
@@ -127,7 +127,7 @@ fn clean(path: &str) -> Str {
     parts.join("/").into()
 }
 
-/// The order in which Helm parses and runs: the deepest first, and from the end of the alphabet.
+/// Helm's parse and execution order: deepest path first, then in reverse alphabetical order.
 pub fn in_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
     let depth = |name: &Str| name.bytes().filter(|byte| *byte == b'/').count();
     let mut names: Vec<_> = names.map(|name| (depth(name), name.clone())).collect();

@@ -1,9 +1,9 @@
-//! Cutting a text into YAML documents, the way Helm does it: by lines that begin with `---`, without reading YAML.
+//! Splitting of a text into YAML documents as Helm does: at lines that start with `---`, without parsing YAML.
 
 use bytes::Bytes;
 use helm_template::profile::Profile;
 
-/// The documents of a text, none of them blank.
+/// The non-blank documents of a text.
 pub fn split(text: &Bytes, profile: Profile) -> Vec<Bytes> {
     match profile {
         Profile::Helm3 => split3(text),
@@ -11,11 +11,11 @@ pub fn split(text: &Bytes, profile: Profile) -> Vec<Bytes> {
     }
 }
 
-/// A separator takes the white space on both sides with it; documents lose theirs at both ends.
+/// Helm 3: a separator includes the surrounding white space, and documents are trimmed at both ends.
 fn split3(text: &Bytes) -> Vec<Bytes> {
     let whole = trim(text);
     let mut documents = Vec::new();
-    // Where the document begins, and where the next separator may.
+    // The start of the current document, and the first offset at which the next separator may start.
     let mut from = 0;
     let mut add = |part: &[u8]| {
         if !part.is_empty() {
@@ -39,7 +39,7 @@ fn split3(text: &Bytes) -> Vec<Bytes> {
     documents
 }
 
-/// A separator takes the blanks that follow it on its line; documents lose white space at their beginning only.
+/// Helm 4: a separator includes the blanks after it on its line, and documents are trimmed at the start only.
 fn split4(text: &Bytes) -> Vec<Bytes> {
     let whole = trim_start(text);
     let mut documents = Vec::new();
@@ -61,12 +61,12 @@ fn split4(text: &Bytes) -> Vec<Bytes> {
     documents
 }
 
-/// White space of regular expressions.
+/// White space as in Go's regular expressions (`\s`).
 fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ')
 }
 
-/// Without white space at both ends.
+/// Trims Unicode white space at both ends.
 pub fn trim(text: &[u8]) -> &[u8] {
     let mut text = trim_start(text);
     while let Some(space) = (1..=3).find(|n| text.len() >= *n && is_blank(&text[text.len() - n..])) {
@@ -82,7 +82,7 @@ fn trim_start(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// White space to Unicode, which is nowhere longer than three bytes.
+/// Whether the bytes are Unicode white space, which is at most three bytes per character.
 fn is_blank(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
 }

@@ -1,13 +1,13 @@
-//! What Helm makes of the errors of templates before it shows them.
+//! Formatting of template errors as Helm shows them.
 
 use helm_template::exec;
 use helm_template::parse::ParseError;
 use helm_template::profile::Profile;
 
-/// What `fail` and `required` say stands between these.
+/// Markers around the message of `fail` and `required`.
 const SAID: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
-/// A text that is no template, or one that the budget has no memory or steps for.
+/// Formats a parse error or an exceeded budget.
 pub fn parse_error(file: &str, why: &ParseError) -> String {
     let why = match why {
         ParseError::Syntax(why) => why,
@@ -20,7 +20,7 @@ pub fn parse_error(file: &str, why: &ParseError) -> String {
     }
 }
 
-/// A template that failed.
+/// Formats an execution error.
 pub fn exec_error(file: &str, error: &exec::Error, profile: Profile) -> String {
     let (text, causes) = error.with_causes();
     let mut tokens = text.splitn(3, ": ").skip(1);
@@ -42,16 +42,16 @@ fn said(text: &str) -> Option<&str> {
     text.get(from..to)
 }
 
-/// A step on the way to what failed.
+/// One level of a nested error.
 #[derive(PartialEq, Eq)]
 struct Step<'e> {
     place: &'e str,
-    /// The template and the expression in it.
+    /// Template name and expression.
     executing: Option<(&'e str, &'e str)>,
     message: &'e str,
 }
 
-/// Helm 4 gives each step lines of its own, if it can tell them apart.
+/// Helm 4's multi-line format, one block per level. Returns `None` if a level cannot be parsed.
 fn lines(text: &str, causes: &[usize]) -> Option<String> {
     let mut steps: Vec<Step<'_>> = Vec::new();
     for from in std::iter::once(0).chain(causes.iter().copied()) {
@@ -93,7 +93,7 @@ fn executing(rest: &str) -> Option<Step<'_>> {
     Some(Step { place, executing: Some((template, expression)), message: first(message) })
 }
 
-/// Without the error that caused it.
+/// The message without its cause.
 fn first(message: &str) -> &str {
     message.split_once(" template:").map_or(message, |(first, _)| first)
 }

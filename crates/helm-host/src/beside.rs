@@ -1,12 +1,12 @@
-//! Work that another thread does meanwhile.
+//! Scoped work on a second thread.
 
 use std::thread;
 
-/// A parser of templates goes as deep as blocks nest.
+/// The template parser recurses as deep as blocks nest.
 const STACK: usize = 8 << 20;
 
-/// Does `work`, and where it is worth a thread `aside` at the same time. Where there is no thread to be had, `work` must
-/// do without.
+/// Runs `work`, and if `is_worth`, `aside` on another thread at the same time. If no thread can be started, `aside` does not run, so
+/// `work` must not depend on it.
 pub fn beside<T>(is_worth: bool, aside: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let _ = is_worth.then(|| thread::Builder::new().stack_size(STACK).spawn_scoped(scope, aside));

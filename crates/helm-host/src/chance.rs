@@ -1,7 +1,7 @@
-//! Chance: what the system gives.
+//! Randomness from the operating system.
 //!
-//! Not aws-lc's generator: that first listens to the jitter of the processor for some 30 milliseconds, in which a
-//! whole chart is rendered ten times over.
+//! Not from aws-lc's generator: that first collects CPU jitter for some 30 milliseconds, ten times the rendering time of a whole
+//! chart.
 
 use helm_template::outside::Random;
 
@@ -9,7 +9,7 @@ use crate::Host;
 
 impl Random for Host {
     fn fill(&self, bytes: &mut [u8]) {
-        // Passwords that could be foretold would be worse than none.
+        // Predictable passwords would be worse than an error.
         getrandom::fill(bytes).expect("the system gives randomness");
     }
 }

@@ -1,4 +1,4 @@
-//! The time, and the zone that this machine keeps.
+//! The system clock and time zone.
 
 use helm_template::outside::Clock;
 use jiff::Timestamp;

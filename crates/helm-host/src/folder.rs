@@ -1,4 +1,4 @@
-//! Charts on disk: folders and archives.
+//! Charts on disk: directories and archives.
 
 use std::fs::{self, FileType};
 use std::io::{self, Read};
@@ -12,14 +12,14 @@ use helm_template::profile::Profile;
 
 use crate::sniff;
 
-/// A chart, and what its author should know.
+/// A chart, and warnings for its author.
 #[derive(Debug)]
 pub struct Loaded {
     pub chart: Chart,
     pub warnings: Vec<String>,
 }
 
-/// Why a chart cannot be had from disk. The words are Helm's.
+/// Why a chart cannot be loaded from disk. Messages are those of Helm.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
     #[error("{0}")]
@@ -44,10 +44,10 @@ pub enum FolderError {
     Load(#[from] LoadError),
 }
 
-/// Folders deeper than this are most likely a link that leads back to where it came from.
+/// Maximum depth of directories. A deeper tree most likely contains a symlink cycle.
 const MAX_DEPTH: usize = 64;
 
-/// Loads a chart from a folder or from an archive.
+/// Loads a chart from a directory or an archive.
 pub fn load(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
     if is_folder(path)? {
         if profile == Profile::Helm4 {
@@ -63,8 +63,8 @@ pub fn load(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
     load_archive(path, profile, Loader::archive)
 }
 
-/// Loads a chart without asking first which kind of chart it is. Helm has two ways to load, and its commands differ in
-/// which they take.
+/// Loads a chart without detecting its API version first. Helm has both ways to load a chart, and its commands differ in which they
+/// use.
 pub fn load_unasked(path: &Path, profile: Profile) -> Result<Loaded, FolderError> {
     if is_folder(path)? {
         return load_folder(path, profile);
@@ -105,33 +105,34 @@ fn load_archive(
     Ok(Loaded { chart, warnings })
 }
 
-/// An archive as it would look if it were unpacked into a folder.
+/// An archive, and the chart that it would be when unpacked into a directory.
 pub struct Unpacked {
-    /// As they are packed, ignored ones among them.
+    /// All packed files in archive order, including ignored ones.
     pub files: Vec<File>,
-    /// What its `.helmignore` names is left out, and files go by name.
+    /// The chart without the files that `.helmignore` excludes, with files sorted by name.
     pub chart: Result<Chart, LoadError>,
 }
 
+/// Loads an archive as if it were unpacked into a directory.
 pub fn load_unpacked(archive: &[u8], profile: Profile) -> Result<Unpacked, FolderError> {
     let mut loader = Loader::new(profile);
     let files = loader.unpack(archive).map_err(LoadError::from)?;
     let ignore = files.iter().find(|file| &*file.name == ".helmignore");
     let rules = ignore.map_or_else(|| Ok(Rules::defaults()), |file| Rules::parse(&file.data))?;
     let mut kept: Vec<File> = files.iter().filter(|file| !is_ignored(&rules, &file.name)).cloned().collect();
-    // As a walk through the folders would find them.
+    // The order of a directory walk.
     kept.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
     let chart = loader.files(kept);
     Ok(Unpacked { files, chart })
 }
 
-/// The rules name the file, or a folder that it lies in.
+/// Whether the rules exclude the file or one of its parent directories.
 fn is_ignored(rules: &Rules, name: &str) -> bool {
     let folders = name.match_indices('/').map(|(at, _)| (&name[..at], true));
     folders.chain([(name, false)]).any(|(path, is_folder)| rules.ignore(path, is_folder))
 }
 
-/// The bytes of an archive, if it is one and not too large.
+/// Reads an archive. Fails if the file is not a gzip archive. The result is truncated one byte after `limit`.
 pub fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
     let file = fs::File::open(path).map_err(|error| failed("open", path, &error))?;
     let length = file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(usize::MAX));
@@ -145,12 +146,12 @@ pub fn read_archive(path: &Path, limit: usize) -> Result<Vec<u8>, FolderError> {
     if matches!(path.extension().and_then(|end| end.to_str()), Some("yaml" | "yml")) {
         return Err(FolderError::Yaml(path.to_owned()));
     }
-    // Helm looks at a buffer of 512 bytes, which a shorter file does not fill.
+    // Helm examines a zero-filled buffer of 512 bytes.
     archive.resize(512, 0);
     Err(FolderError::NotArchive { path: path.to_owned(), kind: sniff::content_type(&archive) })
 }
 
-/// The files of a chart's folder that are not ignored, in the order of their names. Links are followed.
+/// Reads the files of a chart directory that are not ignored, sorted by name. Symlinks are followed.
 fn read(
     path: &Path,
     profile: Profile,
@@ -180,6 +181,7 @@ fn read(
     Ok(walk.files)
 }
 
+/// A walk over a chart directory, with its limits and results.
 struct Walk<'a> {
     rules: Rules,
     profile: Profile,
@@ -255,7 +257,7 @@ impl Walk<'_> {
         if length > self.left {
             return Err(too_large(&name, self.largest));
         }
-        // It may have grown since it was measured.
+        // Limited, because the file may have grown since its length was read.
         let mut data = Vec::with_capacity(length + 1);
         file.take(self.left as u64 + 1).read_to_end(&mut data).map_err(|error| {
             FolderError::Read(format!("error reading {name}: {}", failed("read", path, &error)))
@@ -268,7 +270,7 @@ impl Walk<'_> {
     }
 }
 
-/// The absolute form of a path, without `.` and `..`, as Go makes it.
+/// The absolute path without `.` and `..`, as Go's `filepath.Abs` returns it.
 fn absolute(path: &Path) -> Result<PathBuf, FolderError> {
     let whole = std::path::absolute(path).map_err(|error| failed("getwd", path, &error))?;
     let mut clean = PathBuf::new();
@@ -284,7 +286,7 @@ fn absolute(path: &Path) -> Result<PathBuf, FolderError> {
     Ok(clean)
 }
 
-/// An error of the operating system as Go words it.
+/// An operating system error with Go's message.
 fn failed(what: &str, path: &Path, error: &io::Error) -> FolderError {
     FolderError::Read(format!("{what} {}: {}", path.display(), reason(error)))
 }

@@ -1,6 +1,6 @@
-//! What the Helm crates take from outside: the clock, chance, keys and certificates, and charts that lie in folders.
+//! The host environment of the Helm crates: clock, randomness, keys and certificates, and charts on disk.
 //!
-//! The crates that render touch none of it by themselves; the command line and the server give them this.
+//! The rendering crates do no I/O of their own; the command line and the server pass them this implementation.
 
 mod beside;
 mod chance;
@@ -18,7 +18,7 @@ use helm_template::outside::Outside;
 
 use crate::keys::Keys;
 
-/// This machine. One serves any number of renderings, of several threads.
+/// The host environment of this process. Shared by any number of renderings on several threads.
 #[derive(Default)]
 pub struct Host {
     keys: Keys,
@@ -29,7 +29,7 @@ impl Host {
         Self::default()
     }
 
-    /// Without a cluster, and without asking for the addresses of hosts.
+    /// The environment without a cluster and without DNS lookups.
     pub fn outside(&self) -> Outside<'_> {
         Outside { clock: self, random: self, crypto: &self.keys, ..Outside::NOWHERE }
     }
@@ -40,7 +40,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
     let mut digits = String::with_capacity(64);
     for byte in digest.as_ref() {
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }
     digits

@@ -1,7 +1,7 @@
-//! What kind of content some bytes are, as Go's `http.DetectContentType` tells it. Helm names it when it is given
-//! something that is no chart.
+//! Content type detection, as in Go's `http.DetectContentType`. Helm names the content type in its error for a file that is not a
+//! chart archive.
 
-/// Bytes that a kind of content begins with.
+/// Signatures at the start of the content.
 const EXACT: &[(&[u8], &str)] = &[
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
@@ -30,7 +30,7 @@ const EXACT: &[(&[u8], &str)] = &[
     (b"\x00asm", "application/wasm"),
 ];
 
-/// Tags that a page begins with.
+/// HTML tags at the start of the content.
 const TAGS: &[&[u8]] = &[
     b"<!DOCTYPE HTML",
     b"<HTML",

@@ -1,4 +1,4 @@
-//! Keys and certificates that templates ask for, read back by somebody else's parser.
+//! Keys and certificates from template functions, read back by an independent parser.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +27,7 @@ fn render(host: &Host, text: &str) -> String {
     }
 }
 
-/// The blocks of a text, one after the other.
+/// All PEM blocks of a text.
 fn blocks(text: &str) -> Vec<Pem> {
     Pem::iter_from_buffer(text.as_bytes()).collect::<Result<_, _>>().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Charts of the corpus are loaded, packed and loaded again: every eighth, because a program built for tests is slow to pack.
+//! Charts of the corpus survive a round trip through an archive. Every eighth chart only, because packing is slow in test builds.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,7 +15,7 @@ fn what_is_packed_is_what_was_loaded() {
     let Some(charts) = corpus.map(|corpus| corpus.join("charts/dev")).filter(|charts| charts.is_dir()) else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
         let line = "skipped: what_is_packed_is_what_was_loaded: LONGSHORE_CORPUS names no folder with charts";
-        // Past the captured output, which is dropped when a test passes.
+        // Directly to stderr, because captured output is dropped when a test passes.
         let _ = writeln!(std::io::stderr(), "{line}");
         return;
     };
@@ -37,12 +37,12 @@ fn round(path: &Path, profile: Profile) {
 
 fn same(a: &Chart, b: &Chart, path: &Path) {
     let path = path.display();
-    // A chart of the first kind without `requirements.yaml` loses dependencies that it had no right to.
+    // A chart with API version v1 and no `requirements.yaml` loses the dependencies that its `Chart.yaml` must not have.
     assert_eq!(a.metadata.to_yaml().unwrap(), b.metadata.to_yaml().unwrap(), "{path}");
     assert_eq!(a.values, b.values, "{path}");
     assert_eq!(a.schema, b.schema, "{path}");
     assert_eq!(a.templates, b.templates, "{path}");
-    // An archive has its files in another order than a folder.
+    // Files in an archive are in another order than in a directory.
     let sorted = |files: &[File]| {
         let mut files = files.to_vec();
         files.sort_by(|a, b| a.name.cmp(&b.name));

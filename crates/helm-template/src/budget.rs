@@ -1,11 +1,11 @@
-//! The budget of one rendering: steps of work and bytes of memory, counted.
+//! The budget of one rendering: a counter of steps of work and bytes of memory.
 //!
-//! Every part of a rendering draws on the same [`Budget`]: dependencies, merged values, schemas, templates, and what is done to
-//! the objects afterwards. Nothing is given back: the count is of all that was made, so it bounds both time and memory.
+//! Every part of a rendering draws on the same [`Budget`]: dependencies, merged values, schemas, templates, and post-processing of
+//! the objects. Nothing is ever credited back: the budget counts total allocation, so it bounds both time and memory.
 //! Callers charge before they work and take bytes before they allocate.
 //!
-//! The host of a rendering takes part through [`Admission`]: it can refuse memory, and it can stop a rendering whose caller is
-//! gone or whose deadline has passed.
+//! The host of a rendering takes part through [`Admission`]: it can refuse memory, and it can stop a rendering whose caller has
+//! disconnected or whose deadline has passed.
 
 use std::cell::Cell;
 
@@ -15,11 +15,11 @@ use crate::value::Str;
 /// Limits of one rendering.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes, iterations and calls, some twenty nanoseconds each. Work that takes longer counts as several.
+    /// Nodes, iterations and calls; one step is about twenty nanoseconds. Slower work counts as several steps.
     pub steps: u64,
-    /// Bytes of merged values, schemas and their messages, of all outputs and of all that functions make, together.
+    /// Total bytes of merged values, schemas and their messages, all outputs and all function results.
     pub memory: usize,
-    /// Templates inside templates; by default as many as Go allows. There may be less stack than that.
+    /// Nesting depth of template calls. The default is Go's limit; the available stack may allow less.
     pub depth: usize,
 }
 
@@ -29,16 +29,16 @@ impl Default for Limits {
     }
 }
 
-/// The host's side of a budget. An error ends the rendering and is its message.
+/// The host's side of a budget. An error ends the rendering; the error text becomes the rendering's message.
 pub trait Admission {
-    /// Reserves memory until the rendering has ended.
+    /// Reserves memory until the rendering ends.
     fn reserve(&self, bytes: u64) -> Result<(), Str>;
 
-    /// Fails if the rendering should stop. Called some thousand times a second.
+    /// Fails if the rendering should stop. Called some thousand times per second.
     fn check(&self) -> Result<(), Str>;
 }
 
-/// Admits everything; the limits of the budget are the only ones.
+/// Admits everything; only the budget's own limits apply.
 pub struct Unlimited;
 
 impl Admission for Unlimited {
@@ -51,21 +51,21 @@ impl Admission for Unlimited {
     }
 }
 
-/// What one value takes in a list or a map, its key and the map's own structure included. Texts are shared, not copied.
+/// Cost of one value in a list or a map, including its key and the map's own structure. Strings are shared, not copied.
 pub const VALUE_BYTES: usize = 64;
 
 /// Steps between two calls of [`Admission::check`].
 const CHECK_INTERVAL: u64 = 10_000;
 
-/// Memory is reserved in pieces of this size.
+/// Unit of memory reservation, in bytes.
 const RESERVATION: usize = 1 << 20;
 
-/// The budget of one rendering. Once exceeded it stays exceeded.
+/// The budget of one rendering. Once exceeded, it stays exceeded.
 pub struct Budget<'b> {
     limits: Limits,
     admission: &'b dyn Admission,
     steps: Cell<u64>,
-    /// The number of steps at which the limit and the host are asked next.
+    /// The step count at which the limit and the host are checked next.
     next_check: Cell<u64>,
     memory: Cell<usize>,
     reserved: Cell<usize>,
@@ -93,7 +93,7 @@ impl<'b> Budget<'b> {
         self.limits
     }
 
-    /// Counts work before it is done.
+    /// Counts work; call it before doing the work.
     #[inline]
     pub fn charge(&self, steps: u64) -> Result<(), Str> {
         let steps = self.steps.get().saturating_add(steps);
@@ -112,20 +112,20 @@ impl<'b> Budget<'b> {
         Ok(())
     }
 
-    /// Counts memory before it is allocated.
+    /// Counts memory; call it before allocating.
     pub fn take(&self, bytes: usize) -> Result<(), Str> {
         self.fits(bytes)?;
         self.memory.set(self.memory.get() + bytes);
         Ok(())
     }
 
-    /// Counts the memory of so many values.
+    /// Counts the memory of `count` values.
     pub fn take_values(&self, count: usize) -> Result<(), Str> {
         self.charge(count as u64)?;
         self.take(count.saturating_mul(VALUE_BYTES))
     }
 
-    /// Fails if so much memory cannot be had. It is not counted yet.
+    /// Fails if `bytes` more would exceed the budget. Does not count them.
     pub fn fits(&self, bytes: usize) -> Result<(), Str> {
         let needed = self.memory.get().saturating_add(bytes);
         if needed > self.limits.memory {
@@ -140,7 +140,7 @@ impl<'b> Budget<'b> {
         Ok(())
     }
 
-    /// The bytes that are left.
+    /// The number of bytes left.
     pub fn left(&self) -> usize {
         self.limits.memory.saturating_sub(self.memory.get())
     }
@@ -154,12 +154,12 @@ impl<'b> Budget<'b> {
     }
 }
 
-/// The bytes of a tree of members: its values and their texts.
+/// The size in bytes of all members: values and strings.
 pub fn weigh_members(members: &Members) -> usize {
     members.iter().map(|(key, value)| key.len() + weigh(value)).sum()
 }
 
-/// The bytes of a tree of data, itself included.
+/// The size in bytes of a tree of data, including its root.
 pub fn weigh(data: &Data) -> usize {
     VALUE_BYTES
         + match data {
@@ -170,12 +170,12 @@ pub fn weigh(data: &Data) -> usize {
         }
 }
 
-/// The number of values in a tree of members, tables and lists included.
+/// The number of values in all members, including maps and lists.
 pub fn count_members(members: &Members) -> usize {
     members.values().map(count).sum()
 }
 
-/// The number of values in a tree of data, itself included.
+/// The number of values in a tree of data, including its root.
 pub fn count(data: &Data) -> usize {
     1 + match data {
         Data::List(items) => items.iter().map(count).sum(),

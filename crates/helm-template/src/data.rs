@@ -1,7 +1,7 @@
-//! Plain data: what YAML, JSON and TOML can say.
+//! Plain data: the value model of YAML, JSON and TOML.
 //!
-//! Unlike a [`Value`] it is owned, has no Go types but those that numbers need, and can go from thread to thread. The
-//! values of a chart are kept as data and become values for each rendering.
+//! Unlike a [`Value`], `Data` is owned, `Send`, and has no Go types apart from the number types. The values of a chart are stored
+//! as data and converted to [`Value`] for each rendering.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,13 @@ use crate::value::{List, Map, Str, Value};
 /// The members of an object, by key.
 pub type Members = BTreeMap<Str, Data>;
 
+/// An owned value of the JSON data model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Data {
     #[default]
     Null,
     Bool(bool),
-    /// A whole number that did not come from YAML or JSON, where all numbers are [`Data::Float`]: one of `--set`.
+    /// An integer from `--set`. All numbers from YAML and JSON are [`Data::Float`].
     Int(i64),
     Float(f64),
     String(Str),
@@ -63,7 +64,7 @@ impl Data {
         }
     }
 
-    /// A member of an object; nothing of anything else.
+    /// A member of a map; `None` for any other value.
     pub fn get(&self, key: &str) -> Option<&Data> {
         self.as_map()?.get(key)
     }
@@ -88,13 +89,13 @@ impl From<&Data> for Value {
 impl TryFrom<&Value> for Data {
     type Error = Str;
 
-    /// As Go's `encoding/json` sees it: what cannot be written as JSON is an error in its words.
+    /// Converts as Go's `encoding/json` does. Values without a JSON form fail with Go's error message.
     fn try_from(value: &Value) -> Result<Self, Str> {
         Self::inside(value, 0)
     }
 }
 
-/// How deep the values may be nested that become data. Values that were read are not so deep by far.
+/// Maximum nesting of values that are converted to data. Parsed values are far shallower.
 const MAX_DEPTH: usize = 1_000;
 
 impl Data {

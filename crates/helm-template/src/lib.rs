@@ -1,13 +1,20 @@
-//! Go's text/template language with the functions of Helm: text in, text out.
+//! Go's `text/template` engine with Helm's template functions.
 //!
-//! Modules in reading order: what templates work on ([`value`]), how a text becomes a tree ([`parse`]), how a tree
-//! becomes a text ([`exec`]), what both know of Go itself ([`go`]: literals, `fmt`); the functions that charts call
-//! ([`functions`]), the formats they read and write ([`data`], [`yaml`], [`json`], [`toml`]), versions ([`semver`]),
-//! what is taken from outside ([`outside`]), and what all of it
-//! may use up ([`budget`]).
+//! Modules:
+//! - [`value`]: values that templates work on.
+//! - [`parse`]: from text to syntax tree.
+//! - [`exec`]: execution of the tree.
+//! - [`go`]: what both take from Go itself (literals, `fmt`).
+//! - [`functions`]: functions that charts call.
+//! - [`data`], [`yaml`], [`json`], [`toml`]: the formats that those functions read and write.
+//! - [`semver`]: versions and constraints.
+//! - [`outside`]: clock, randomness, cryptography, `lookup` and DNS as traits.
+//! - [`budget`]: limits on time and memory.
+//! - [`profile`]: differences between Helm 3 and Helm 4.
 //!
-//! The crate knows no file system, no network, no clock and no randomness. What a chart's author can see is as in
-//! Go and Helm: results, the order of things, and the words of errors.
+//! Invariants:
+//! - The crate has no file system, network, clock or randomness of its own.
+//! - Results, ordering and error messages that a chart author can observe are those of Go and Helm.
 
 pub mod budget;
 pub mod data;

@@ -1,27 +1,27 @@
-//! How deep a writer is inside a value, and what keeps it from going on.
+//! Depth and length limits of the JSON, YAML and TOML encoders, and cycle detection.
 
 use crate::value::{Map, Str};
 
-/// How deep values may be nested for those who write them. Charts have a dozen levels, and a stack has its end.
+/// Maximum nesting of an encoded value. Charts have a dozen levels; the limit protects the stack.
 const LIMIT: usize = 1_000;
 
-/// How long the text of one value may become. What is shared stands in the text as often as it is met, so that little
-/// memory can come to any length.
+/// Maximum length of one encoded value, in bytes. Shared values are written once per reference, so a small value can have an
+/// arbitrarily long encoding.
 const LONGEST: usize = 64 << 20;
 
-/// Refuses to go on with a text that is too long. Every part of a value is asked about.
+/// Fails if the text is too long. Encoders call this for every part of a value.
 pub(crate) fn check_length(text: &str) -> Result<(), Unwritable> {
     if text.len() > LONGEST { Err(Unwritable::TooLong) } else { Ok(()) }
 }
 
-/// Why a value was not written.
+/// Why a value cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unwritable {
-    /// The format has no way to say it. Helm refuses it too, in these words.
+    /// The format cannot represent the value. Helm refuses it too, with this message.
     Refused(Str),
-    /// More than we go into. Helm might have written it.
+    /// Nested deeper than our limit. Helm might have encoded it.
     TooDeep,
-    /// The same.
+    /// Longer than our limit. Helm might have encoded it.
     TooLong,
 }
 
@@ -52,10 +52,10 @@ impl From<Unwritable> for Str {
     }
 }
 
-/// A list or a map that the writer is inside of, with all around it.
+/// The list or map that the encoder is in, linked to the enclosing ones.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Nesting<'n> {
-    /// None for a list, and outside of everything.
+    /// `None` for a list, and at the top level.
     map: Option<&'n Map>,
     outer: Option<&'n Nesting<'n>>,
     depth: usize,

@@ -1,4 +1,4 @@
-//! What templates need of the world, as traits: the crate has none of it by itself.
+//! The environment of a rendering as traits: clock, randomness, cryptography, cluster and DNS. This crate implements none of them.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -7,7 +7,7 @@ use crate::budget::{Admission, Unlimited};
 use crate::data::Data;
 use crate::value::Str;
 
-/// Everything that a rendering may reach for.
+/// All external services of one rendering.
 #[derive(Clone, Copy)]
 pub struct Outside<'o> {
     pub clock: &'o dyn Clock,
@@ -15,38 +15,38 @@ pub struct Outside<'o> {
     pub crypto: &'o dyn Crypto,
     pub cluster: &'o dyn Cluster,
     pub names: &'o dyn HostNames,
-    /// Grants memory and time.
+    /// Grants memory and execution time.
     pub admission: &'o dyn Admission,
 }
 
 pub trait Clock {
     fn now(&self) -> Timestamp;
 
-    /// The zone that `now` and `date` speak in.
+    /// The local time zone of `now` and `date`.
     fn zone(&self) -> TimeZone {
         TimeZone::UTC
     }
 }
 
 pub trait Random {
-    /// Fills the buffer with bytes that nobody can foretell.
+    /// Fills the buffer with unpredictable bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// A private key to make.
+/// The kind of a private key to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
     Rsa {
         bits: u32,
     },
-    /// On P-256.
+    /// On curve P-256.
     Ecdsa,
     Ed25519,
-    /// 2048 bits, in a group of 256.
+    /// 2048-bit modulus, 256-bit subgroup.
     Dsa,
 }
 
-/// The curves on which certificates are signed.
+/// Elliptic curves on which certificates are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Curve {
     P256,
@@ -54,55 +54,54 @@ pub enum Curve {
     P521,
 }
 
-/// A private key, in the form in which each kind is simplest.
+/// A private key, in the simplest encoding for its kind.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PrivateKey {
     /// PKCS#1 in DER.
     Rsa(Vec<u8>),
-    /// The secret number, as long as the order of the curve is.
+    /// The secret scalar, padded to the byte length of the curve order.
     Ecdsa { curve: Curve, secret: Vec<u8> },
     /// The seed.
     Ed25519([u8; 32]),
-    /// The numbers p, q, g, y and x, their highest bytes first. It is made and handed on; nothing is signed with it.
+    /// The numbers p, q, g, y and x, big-endian. The key is only generated and printed; nothing is signed with it.
     Dsa([Vec<u8>; 5]),
 }
 
-/// Keys and signatures. What is signed, and how keys and certificates are written, is decided here inside.
+/// Key generation and signatures. The content of signed data and the encoding of keys and certificates are decided in this crate.
 pub trait Crypto {
-    /// The templates at hand ask for so many keys in as many places: some may be made ahead, elsewhere. Nothing
-    /// should be made before the first is asked for, because few charts reach all the places.
+    /// Announces that the templates call for `count` keys, so that some can be generated ahead in parallel. Implementations should
+    /// generate nothing before the first request, because few charts execute all of these calls.
     fn prepare(&self, kind: KeyKind, count: usize) {
         let _ = (kind, count);
     }
 
     fn generate(&self, kind: KeyKind) -> Result<PrivateKey, Str>;
 
-    /// The public half, as it stands in a certificate: PKCS#1 in DER, the uncompressed point, or the 32 bytes.
+    /// The public key as encoded in a certificate: PKCS#1 in DER, the uncompressed point, or the 32 bytes.
     fn public(&self, key: &PrivateKey) -> Result<Vec<u8>, Str>;
 
-    /// Signs with SHA-256 (RSA in the way of PKCS#1 v1.5, P-256), SHA-384 (P-384), SHA-512 (P-521), or in the way of
-    /// Ed25519.
+    /// Signs with SHA-256 (RSA with PKCS#1 v1.5 padding, P-256), SHA-384 (P-384), SHA-512 (P-521), or Ed25519.
     fn sign(&self, key: &PrivateKey, message: &[u8]) -> Result<Vec<u8>, Str>;
 }
 
-/// `lookup`.
+/// The cluster behind `lookup`.
 pub trait Cluster {
-    /// The object, or the list where `name` is empty; [`Data::Map`] without members where there is none.
+    /// The object, or the list if `name` is empty. Returns an empty [`Data::Map`] if the object does not exist.
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str>;
 }
 
-/// `getHostByName`.
+/// The resolver behind `getHostByName`.
 pub trait HostNames {
-    /// An address of the host; empty where asking is not allowed.
+    /// An address of the host; empty if resolution is not allowed.
     fn address(&self, host: &str) -> String;
 }
 
-/// No cluster and no names: `lookup` finds nothing, `getHostByName` is empty. As clock, chance and crypto it is for
-/// renderings that must come out the same each time: tests.
+/// The null environment: `lookup` finds nothing and `getHostByName` is empty. As clock, randomness and crypto it makes renderings
+/// reproducible, for tests.
 pub struct Nowhere;
 
 impl Outside<'static> {
-    /// [`Nowhere`] for all of it.
+    /// An environment of [`Nowhere`] only.
     pub const NOWHERE: Self = Self {
         clock: &Nowhere,
         random: &Nowhere,
@@ -125,21 +124,21 @@ impl HostNames for Nowhere {
     }
 }
 
-/// The beginning of 1970, for ever.
+/// Always the Unix epoch.
 impl Clock for Nowhere {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
     }
 }
 
-/// Zeros.
+/// All zeros.
 impl Random for Nowhere {
     fn fill(&self, bytes: &mut [u8]) {
         bytes.fill(0);
     }
 }
 
-/// No keys.
+/// Refuses to generate or use keys.
 impl Crypto for Nowhere {
     fn generate(&self, _: KeyKind) -> Result<PrivateKey, Str> {
         Err("keys cannot be made here".into())

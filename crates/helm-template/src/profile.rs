@@ -1,6 +1,6 @@
-//! Which Helm is followed, where they differ.
+//! The Helm version whose behaviour is followed, where versions differ.
 
-/// A generation of Helm.
+/// A major version of Helm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// 3.17, built with Go 1.23.

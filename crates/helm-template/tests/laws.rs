@@ -1,4 +1,4 @@
-//! What holds of versions, expressions, times and paths whatever they are, and what hostile ones come to.
+//! Properties of versions, expressions, times and paths, and behaviour on hostile input.
 
 use helm_template::go::path;
 use helm_template::go::regexp::{Alphabet, Expression, Subject};
@@ -30,7 +30,7 @@ proptest! {
                 let subject = Subject::new(&bytes);
                 let _ = expression.replace_all(&subject, &bytes, &mut |_, _| Ok(()));
                 let _ = expression.split(&subject, -1, &mut |_, _| Ok(()));
-                // Nothing is lost where a match is put back in its own place.
+                // Replacing each match by itself preserves the text.
                 prop_assert_eq!(expression.replace_all(&subject, b"$0", &mut |_, _| Ok(())).unwrap(), bytes.clone());
             }
         }

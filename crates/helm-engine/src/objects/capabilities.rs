@@ -67,7 +67,7 @@ fn version_method(name: &str) -> Option<Method> {
     Some(Method { params: &[], variadic: false, weight: light, run })
 }
 
-/// What the Helm that is followed says of its own build.
+/// Build information of the Helm version that is followed.
 fn helm_version(profile: Profile) -> Value {
     let filled = |name, json, value: &str| Field { name, json: Json::Filled(json), value: value.into() };
     let fields = match profile {

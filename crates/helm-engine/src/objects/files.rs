@@ -1,4 +1,4 @@
-//! `.Files`: what a chart carries besides templates and values.
+//! `.Files`: the files of a chart besides templates and values.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -15,15 +15,15 @@ use helm_template::yaml;
 
 use crate::glob::Glob;
 
-/// Files by name, in order.
+/// Files sorted by name.
 pub struct Files {
     entries: Vec<Rc<Entry>>,
     profile: Profile,
-    /// As `fmt` prints them all: long, and asked for again where a chart makes its whole dot a key by a slip.
+    /// The printed form, cached because it is long and charts that accidentally use their root context as a key request it repeatedly.
     printed: OnceCell<String>,
 }
 
-/// A file; what templates have asked for is made once.
+/// A file. Conversions for templates are cached.
 struct Entry {
     name: Str,
     data: Bytes,
@@ -56,7 +56,7 @@ impl Entry {
 }
 
 impl Files {
-    /// Of two files with one name the later holds.
+    /// Of two files with the same name, the later wins.
     pub fn new(files: &[File], profile: Profile) -> Self {
         let mut entries: Vec<_> = files
             .iter()
@@ -76,7 +76,7 @@ impl Files {
         self.entries.get(at).map(Rc::as_ref)
     }
 
-    /// A pattern that makes no sense finds everything.
+    /// The files that match a pattern. A malformed pattern matches all files.
     fn glob(&self, pattern: &str) -> Self {
         let glob = Glob::new(pattern);
         let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
@@ -84,17 +84,17 @@ impl Files {
         Self { entries, profile: self.profile, printed: OnceCell::new() }
     }
 
-    /// By the last part of their names. Of two with one the last holds; in Go it is either of them.
+    /// Encodes a map keyed by base name. Of two files with the same base name the last wins; in Go either may win.
     fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
         let members: Members = self.entries.iter().map(|entry| (entry.base(), content(entry))).collect();
-        // What cannot be written is nothing, as with `toYaml`.
+        // An encoding error gives an empty string, as with `toYaml`.
         let text = yaml::write(&Data::Map(members)).unwrap_or_default();
         text.strip_suffix('\n').unwrap_or(&text).into()
     }
 
     fn lines(&self, name: &str) -> Result<Value, Str> {
         match (self.get(name), self.profile) {
-            // Helm 3 looks for the last byte without asking whether there is one.
+            // Helm 3 reads the last byte without checking that there is one.
             (Some(entry), Profile::Helm3) if entry.data.is_empty() => {
                 Err("runtime error: index out of range [-1]".into())
             }
@@ -126,7 +126,7 @@ impl Object for Files {
         !self.entries.is_empty()
     }
 
-    /// A missing file is an empty one.
+    /// A missing file reads as empty.
     fn field(&self, name: &str) -> Option<Value> {
         Some(self.get(name).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
     }
@@ -195,7 +195,7 @@ const METHODS: &[(&str, &[Type], Weight, Run)] = &[
     ("AsSecrets", &[],             of_all,   |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
 ];
 
-/// What it takes to hold a pattern against every name, letter by letter.
+/// Cost of matching a pattern against every name, character by character.
 fn of_names(object: &dyn Object, args: &[Value]) -> usize {
     const PER_LETTER: usize = 64;
     let Ok(files) = of(object) else { return 0 };

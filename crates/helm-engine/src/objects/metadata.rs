@@ -1,4 +1,4 @@
-//! `.Chart`: a struct in Helm 3, where asking for what is not there is an error, and a map in Helm 4.
+//! `.Chart`: a struct in Helm 3, where access to an unknown field is an error, and a map in Helm 4.
 
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ pub fn metadata(metadata: &Metadata, is_root: bool, profile: Profile) -> Value {
     }
 }
 
-/// A struct as Helm 4 makes a map of it.
+/// Converts a struct to a map, as Helm 4 does.
 fn map(fields: impl IntoIterator<Item = Field>) -> Value {
     Map::from_entries(fields.into_iter().map(|field| (field.name.into(), field.value))).into()
 }

@@ -1,4 +1,4 @@
-//! What Helm gives to templates besides values: `.Chart`, `.Files`, `.Capabilities`.
+//! Built-in objects besides `.Values` and `.Release`: `.Chart`, `.Files`, `.Capabilities`.
 
 mod capabilities;
 mod files;

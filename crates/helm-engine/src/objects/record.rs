@@ -1,4 +1,4 @@
-//! Go's structs, as templates see them.
+//! Go structs as template values.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ pub struct Record {
     pub pointer: bool,
     pub fields: Vec<Field>,
     pub method: fn(&str) -> Option<Method>,
-    /// What an action prints instead of the fields: a struct that can say itself what it is.
+    /// The output of an action instead of the fields, for a struct with a `String` method.
     pub shown: Option<Str>,
 }
 

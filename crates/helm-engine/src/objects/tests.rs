@@ -1,4 +1,4 @@
-//! What templates print and write of what Helm gives them; every line was held against Helm 3.17.3 and 4.3.1.
+//! Printed and encoded forms of built-in objects. Every expectation was compared with Helm 3.17.3 and 4.3.1.
 
 use std::fmt::Write;
 
@@ -114,7 +114,7 @@ fn objects_are_printed_as_go_prints_them() {
         for (profile, wanted) in [(Profile::Helm3, three), (Profile::Helm4, four)] {
             let got = render(expression, profile);
             if got != *wanted {
-                let _ = writeln!(wrong, "{profile:?} {expression}:\n  {wanted}\n  {got}"); // a String takes everything
+                let _ = writeln!(wrong, "{profile:?} {expression}:\n  {wanted}\n  {got}"); // writing to a String cannot fail
             }
         }
     }

@@ -1,10 +1,9 @@
-//! Keys of RSA, made by as many threads as there are processors.
+//! Parallel generation of RSA keys.
 //!
-//! To find one takes anything between 20 and 300 milliseconds, because primes are looked for by chance. So nobody looks
-//! alone: all processors look for a key each, and who asked takes the first that is found. What the others find is
-//! kept for the next who asks. Nothing is looked for before somebody asks, and no further than [`Ahead::expect`] said
-//! will be needed, so that charts that could make keys and do not are not slowed down. The threads are nobody's: the
-//! process does not wait for them when it ends.
+//! Finding a key takes between 20 and 300 milliseconds, because primes are searched at random. Therefore all processors search at the
+//! same time, and the caller takes the first key found. Surplus keys are kept for later requests. No search starts before the first
+//! request, and threads stop as soon as the number of keys announced by [`Ahead::expect`] is ready, so charts that could generate keys
+//! but do not are not slowed down. The threads are detached: the process does not wait for them on exit.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -14,11 +13,13 @@ use std::thread;
 use helm_template::value::Str;
 use parking_lot::{Condvar, Mutex};
 
+/// A pool of RSA keys.
 #[derive(Default)]
 pub struct Ahead {
     shared: Arc<Shared>,
 }
 
+/// State shared with the search threads.
 #[derive(Default)]
 struct Shared {
     by_bits: Mutex<HashMap<u32, Queue>>,
@@ -29,29 +30,31 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     ready: Vec<Result<Vec<u8>, Str>>,
-    /// So many more will be asked for, as far as is known.
+    /// The number of further requests announced.
     expected: usize,
-    /// Who waits for a key now.
+    /// Callers that are waiting for a key.
     waiting: usize,
-    /// Threads that look for keys now.
+    /// Threads that are searching.
     looking: usize,
 }
 
 impl Queue {
-    /// How many keys are worth having: for those who wait, and for those who will ask; but not more ahead than there
-    /// are processors, because that is as much as can be gained.
+    /// The number of keys worth having: one per waiting caller, and the announced requests up to the number of processors, which is as
+    /// much as parallelism gains.
     fn wanted(&self, processors: usize) -> usize {
         self.waiting.max(self.expected.min(processors))
     }
 }
 
 impl Ahead {
+    /// Announces `count` requests for keys of this size. Starts nothing.
     pub fn expect(&self, bits: u32, count: usize) {
         let mut queues = self.shared.by_bits.lock();
         let queue = queues.entry(bits).or_default();
         queue.expected = queue.expected.max(count);
     }
 
+    /// Returns a key, generated now or earlier. Blocks until one is found.
     pub fn take(&self, bits: u32) -> Result<Vec<u8>, Str> {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let mut queues = self.shared.by_bits.lock();
@@ -64,7 +67,7 @@ impl Ahead {
             queue.looking += 1;
         }
         if queue.ready.is_empty() && queue.looking == 0 {
-            // No thread to be had: then here.
+            // No thread could be started: generate on this one.
             queue.waiting -= 1;
             drop(queues);
             return super::new_rsa(bits);
@@ -80,7 +83,7 @@ impl Ahead {
         }
     }
 
-    /// Whether another thread could be started.
+    /// Starts a search thread. Returns false if no thread could be started.
     fn look(&self, bits: u32, processors: usize) -> bool {
         let shared = Arc::clone(&self.shared);
         let look = move || {

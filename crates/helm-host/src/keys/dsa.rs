@@ -1,8 +1,8 @@
-//! Keys of DSA, which no library at hand makes any more: for the few charts that still ask for one.
+//! DSA key generation, which the crypto libraries in use no longer support. A few charts still request DSA keys.
 
 use num_bigint::BigUint;
 
-/// How large the numbers are, in bits: the prime, and the prime that divides it less one.
+/// Sizes in bits of the prime p, and of the prime q that divides p - 1.
 #[derive(Clone, Copy)]
 pub struct Size {
     pub p: u64,
@@ -11,13 +11,13 @@ pub struct Size {
 
 pub const USUAL: Size = Size { p: 2048, q: 256 };
 
-/// p, q, g, y and x.
+/// Generates a key: p, q, g, y and x.
 #[expect(clippy::many_single_char_names, reason = "the names that the standard gives them")]
 pub fn generate(size: Size) -> Result<[BigUint; 5], getrandom::Error> {
     let (p, q) = primes(size)?;
     let one = BigUint::from(1u8);
     let cofactor = (&p - &one) / &q;
-    // Almost any number will do: its power has the order q unless it is one.
+    // Almost any base will do: its power has order q unless it is one.
     let mut base = BigUint::from(2u8);
     let g = loop {
         let power = base.modpow(&cofactor, &p);
@@ -36,7 +36,7 @@ pub fn generate(size: Size) -> Result<[BigUint; 5], getrandom::Error> {
     Ok([p, q, g, y, x])
 }
 
-/// Two primes of which the second divides the first less one.
+/// Two primes p and q, where q divides p - 1.
 fn primes(size: Size) -> Result<(BigUint, BigUint), getrandom::Error> {
     loop {
         let mut q = drawn(size.q)?;
@@ -45,7 +45,7 @@ fn primes(size: Size) -> Result<(BigUint, BigUint), getrandom::Error> {
         if !is_prime(&q)? {
             continue;
         }
-        // One in a few hundred is prime: if none of so many is, another q is tried.
+        // One in a few hundred candidates is prime; if none of these is, another q is tried.
         for _ in 0..4 * size.p {
             let mut p = drawn(size.p)?;
             p.set_bit(0, true);
@@ -59,24 +59,24 @@ fn primes(size: Size) -> Result<(BigUint, BigUint), getrandom::Error> {
     }
 }
 
-/// So many random bits.
+/// A random number of `bits` bits, rounded up to whole bytes.
 fn drawn(bits: u64) -> Result<BigUint, getrandom::Error> {
     let mut bytes = vec![0; usize::try_from(bits.div_ceil(8)).unwrap_or_default()];
     getrandom::fill(&mut bytes)?;
     Ok(BigUint::from_bytes_be(&bytes))
 }
 
-/// Small primes that sort out most numbers at little cost.
+/// Small primes that reject most candidates cheaply.
 const SMALL: &[u32] = &[
     3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103,
     107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199, 211, 223,
     227, 229, 233, 239, 241, 251,
 ];
 
-/// Rounds of the test. Of numbers that were drawn, and not chosen by an enemy, far fewer would do.
+/// Miller-Rabin rounds. Far fewer suffice for random candidates that no attacker chose.
 const ROUNDS: usize = 20;
 
-/// Miller and Rabin's test, of an odd number greater than all the small primes.
+/// The Miller-Rabin test, for an odd number greater than all small primes.
 fn is_prime(n: &BigUint) -> Result<bool, getrandom::Error> {
     if SMALL.iter().any(|small| n % small == BigUint::ZERO) {
         return Ok(false);
@@ -112,7 +112,7 @@ mod tests {
         for n in [257, 65_537, 1_000_003, 2_147_483_647, 18_446_744_073_709_551_557] {
             assert!(prime(n), "{n}");
         }
-        // Among them numbers that other tests take for primes.
+        // Includes pseudoprimes of other tests.
         for n in [261, 66_049, 1_050_985, 3_215_031_751, 341_550_071_728_321, 257 * 263] {
             assert!(!prime(n), "{n}");
         }

@@ -1,4 +1,4 @@
-//! Keys are made, and things are signed with them, by aws-lc.
+//! Key generation and signatures, by aws-lc.
 
 mod ahead;
 mod dsa;
@@ -16,6 +16,7 @@ use helm_template::value::Str;
 
 use self::ahead::Ahead;
 
+/// The [`Crypto`] implementation of the host.
 #[derive(Default)]
 pub struct Keys {
     ahead: Ahead,
@@ -30,7 +31,7 @@ impl Crypto for Keys {
 
     fn generate(&self, kind: KeyKind) -> Result<PrivateKey, Str> {
         match kind {
-            // The only kind that takes its time.
+            // Only RSA generation is slow enough to be parallelised.
             KeyKind::Rsa { bits } => self.ahead.take(bits).map(PrivateKey::Rsa),
             KeyKind::Ecdsa => {
                 let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(failed)?;
@@ -83,11 +84,10 @@ fn failed(why: impl std::fmt::Display) -> Str {
     why.to_string().into()
 }
 
-/// PKCS#8 is PKCS#1 in an octet string, behind a version and the name of the algorithm, which for keys of these sizes
-/// take up as many bytes as this.
+/// Length of the PKCS#8 header before the PKCS#1 key: sequence, version, algorithm and octet string. Constant for these key sizes.
 const WRAPPING: usize = 26;
 
-/// A new key of RSA: PKCS#1 in DER.
+/// Generates an RSA key as PKCS#1 in DER.
 fn new_rsa(bits: u32) -> Result<Vec<u8>, Str> {
     let size = match bits {
         2048 => KeySize::Rsa2048,

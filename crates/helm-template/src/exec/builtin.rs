@@ -1,4 +1,4 @@
-//! Go's own functions.
+//! Built-in functions of Go's `text/template`.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -40,7 +40,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("ge",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args).map(|is| !is)))),
 ];
 
-/// The Go of Helm 3 does not say which types do not go together.
+/// Formats a comparison error. The Go version of Helm 3 does not name the incompatible types.
 fn compared(machine: &mut Machine<'_>, result: Result<bool, Incomparable>) -> Done {
     result.map(Value::from).map_err(|why| match (machine.functions.profile, why) {
         (Profile::Helm3, Incomparable::Types(..)) => "incompatible types for comparison".into(),
@@ -56,7 +56,7 @@ fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     }
 }
 
-/// What the escaping functions escape: a string as it is, all else printed, and nothing as an action prints it.
+/// The text that an escaping function escapes: strings unchanged, other values printed, nil as an action prints it.
 fn text_of(args: &[Value]) -> String {
     match args {
         [one] if one.is_some() => one.text().map_or_else(|| print(one), Cow::into_owned),
@@ -86,7 +86,7 @@ fn html(text: &str) -> String {
 
 fn js(text: &str) -> String {
     let hex = |out: &mut String, c: char| {
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         let _ = write!(out, "\\u{:04X}", u32::from(c));
     };
     let mut out = String::with_capacity(text.len());
@@ -134,7 +134,7 @@ fn len(args: &[Value]) -> Done {
     Ok(Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
 }
 
-/// A place in something of this length. One behind the last is refused by who looks there.
+/// Parses an index into a value of this length. `index == length` is allowed here; callers that read an element reject it.
 fn place(index: &Value, length: usize) -> Result<usize, Str> {
     let at = match index {
         Value::Int(n) | Value::Int64(n) => i128::from(*n),

@@ -1,4 +1,4 @@
-//! Calling functions and methods: how many arguments, of which types, and what an error in them is called.
+//! Function and method calls: argument count, argument types, and error context.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,14 @@ use super::{ENDLESS, Error, Function, Machine, Run};
 use crate::parse::{Expr, ExprKind};
 use crate::value::{MAX_PRINTED, Str, Type, Value};
 
-/// What methods look at in the time of a step.
+/// Bytes of arguments that a method processes per step.
 const BYTES_PER_STEP: u64 = 16;
 
-/// The steps that printing an element of a list or an entry of a map takes, as short as it may be.
+/// Minimum number of steps to print one list element or map entry.
 const STEPS_TO_PRINT: u64 = 10;
 
 impl Machine<'_> {
-    /// Counts what a call takes by the look of its arguments: to go over long ones takes time, and what prints all of
-    /// a value needs room for its text.
+    /// Charges a call by the size of its arguments. Functions that print whole values also need memory for the text.
     fn weigh(&mut self, function: &Function, values: &[Value]) -> Result<(), Str> {
         let width = values.iter().fold(0_usize, |width, value| width.saturating_add(value.width()));
         self.charge(function.steps + width as u64 / function.bytes_per_step)?;
@@ -28,7 +27,7 @@ impl Machine<'_> {
             return Err(ENDLESS.into());
         }
         self.room_for(extent)?;
-        // What is refused here would be written as a mark of that, which nobody might read.
+        // The printer would replace an endless value by a marker that is easily missed, so it is an error here.
         if extent > MAX_PRINTED && values.iter().any(Value::is_endless) {
             return Err(ENDLESS.into());
         }
@@ -37,7 +36,7 @@ impl Machine<'_> {
 }
 
 impl<'t> Frame<'_, '_, 't> {
-    /// `whole` is what an error inside the function is blamed on.
+    /// `whole` is the location that errors inside the function refer to.
     pub fn call(
         &mut self,
         dot: &Slot,
@@ -144,7 +143,7 @@ impl<'t> Frame<'_, '_, 't> {
         Ok(values)
     }
 
-    /// `and` and `or`: the first argument whose truth is `truth`, or the last one. What comes after is not looked at.
+    /// `and` and `or`: the first argument whose truth is `truth`, or the last one. Later arguments are not evaluated.
     fn first_with(
         &mut self,
         dot: &Slot,
@@ -166,7 +165,7 @@ impl<'t> Frame<'_, '_, 't> {
     }
 }
 
-/// Why `call` does not call this. It is named as the template names it.
+/// Error message for `call`, which never has a callable argument. The value is named as in the template source.
 fn not_callable(values: &[Value], arguments: &[Expr]) -> String {
     match values.first().filter(|value| value.is_some()) {
         None => "call of nil".to_owned(),

@@ -1,4 +1,4 @@
-//! `eq`, `lt` and their kin: basic values of one sort, and nothing else.
+//! `eq`, `lt` and the other comparison functions: basic values of the same kind only.
 
 use std::cmp::Ordering;
 use std::fmt::{Display, Formatter};
@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::go::{print, printf};
 use crate::value::{Kind, Str, Value};
 
+/// The basic kinds that can be compared, as in Go's `basicKind`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Other,
@@ -30,7 +31,7 @@ fn sort(value: &Value) -> Sort {
     }
 }
 
-/// A whole number, of either sign.
+/// An integer of either sign, widened.
 fn whole(value: &Value) -> Option<i128> {
     match value {
         Value::Int(n) | Value::Int64(n) => Some(i128::from(*n)),
@@ -41,9 +42,9 @@ fn whole(value: &Value) -> Option<i128> {
     }
 }
 
-/// Why two values cannot be held against each other.
+/// Why two values cannot be compared.
 pub(super) enum Incomparable {
-    /// They are of these types.
+    /// The types of the two values.
     Types(String, String),
     Other(Str),
 }
@@ -73,7 +74,7 @@ fn incompatible(a: &Value, b: &Value) -> Incomparable {
     Incomparable::Types(a.type_name().to_owned(), b.type_name().to_owned())
 }
 
-/// Whether the first is equal to one of the others.
+/// Whether the first argument equals one of the others.
 pub(super) fn equal(args: &[Value]) -> Result<bool, Incomparable> {
     let [first, others @ ..] = args else { return Ok(false) };
     if others.is_empty() {
@@ -112,7 +113,7 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
     }
 }
 
-/// Nil, or a map or list that is not there.
+/// Whether the value is nil, or a nil map or list.
 fn is_nil(value: &Value) -> bool {
     match value {
         Value::Map(map) => map.is_nil(),
@@ -121,7 +122,7 @@ fn is_nil(value: &Value) -> bool {
     }
 }
 
-/// As Go's errors show values: with the verb for texts, whatever they are.
+/// Prints a value as Go's error messages do: with `%s`, whatever its type.
 fn shown(value: &Value) -> String {
     printf("%s", std::slice::from_ref(value))
 }

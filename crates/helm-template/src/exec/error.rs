@@ -1,17 +1,16 @@
-//! Why nothing came out.
+//! Errors of template execution.
 
 use std::fmt::{Display, Formatter, Result};
 
 use crate::value::Str;
 
-/// What went wrong, as Go words it: what failed first, and each error that holds the one before.
+/// An execution error with Go's message: the first failure and the context added by each caller.
 ///
-/// Templates stand in templates ten thousand deep before they are stopped: the words are put together once, at the
-/// end.
+/// Templates can be nested ten thousand deep before they are stopped, so the message is assembled once, when it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     first: Str,
-    /// What stands before it, the outermost last.
+    /// Prefixes of the message, outermost last.
     contexts: Vec<String>,
 }
 
@@ -20,14 +19,14 @@ impl Error {
         Self { first: text.into(), contexts: Vec::new() }
     }
 
-    /// This error inside another.
+    /// Adds the context of an enclosing call.
     #[must_use]
     pub fn within(mut self, context: String) -> Self {
         self.contexts.push(context);
         self
     }
 
-    /// The text of this error and where in it the text of each cause begins, the nearest one first.
+    /// The message, and the offsets in it at which the message of each cause starts, outermost first.
     pub fn with_causes(&self) -> (String, Vec<usize>) {
         let mut text =
             String::with_capacity(self.first.len() + self.contexts.iter().map(String::len).sum::<usize>());

@@ -1,4 +1,4 @@
-//! Values of pipelines, commands and expressions.
+//! Evaluation of pipelines, commands and expressions.
 
 use super::values::method;
 use super::walk::{Frame, Slot, Spot};
@@ -8,7 +8,7 @@ use crate::parse::{Command, Expr, ExprKind, Pipe};
 use crate::value::{Str, Type, Value};
 
 impl<'t> Frame<'_, '_, 't> {
-    /// What a pipeline comes to; its variables are set to that.
+    /// Evaluates a pipeline and assigns the result to its variables.
     pub fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Result<Value, Error> {
         self.spot = Spot::Pipe(pipe);
         let mut value = None;
@@ -22,7 +22,7 @@ impl<'t> Frame<'_, '_, 't> {
         Ok(value)
     }
 
-    /// `last` is what came through the pipe: the last argument.
+    /// `last` is the piped value, which becomes the last argument.
     fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Value>) -> Result<Slot, Error> {
         self.step()?;
         let first = &command.words[0];
@@ -72,7 +72,7 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    /// The type that a literal has where none is asked for.
+    /// The value of an untyped number literal, with its default type.
     fn constant(&self, number: &Number, text: &Str) -> Result<Value, Error> {
         match *number {
             Number { complex: Some((re, im)), .. } => Ok(Value::Complex(re, im)),
@@ -82,7 +82,7 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    /// `.a.b`, `$x.a.b` or `(…).a.b`: the last of the fields may be a method with arguments.
+    /// Evaluates `.a.b`, `$x.a.b` or `(…).a.b`. The last field may be a method with arguments.
     fn path(
         &mut self,
         dot: &Slot,
@@ -177,7 +177,7 @@ impl<'t> Frame<'_, '_, 't> {
         self.error(format!("can't evaluate field {name} in type {of}"))
     }
 
-    /// An expression by itself, of whatever type it is.
+    /// Evaluates an expression without an expected type.
     fn plain(&mut self, dot: &Slot, expr: &'t Expr) -> Result<Slot, Error> {
         self.spot = Spot::Expr(expr);
         match &expr.kind {
@@ -199,7 +199,7 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    /// An expression as an argument of this type.
+    /// Evaluates an expression as an argument of type `wanted`.
     pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, Error> {
         self.spot = Spot::Expr(expr);
         if let ExprKind::Number { value, .. } = &expr.kind
@@ -237,7 +237,7 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    /// The value, if it can be assigned to this type.
+    /// Checks that the value can be assigned to this type.
     pub fn fit(&self, value: Value, wanted: Type) -> Result<Value, Error> {
         match value {
             Value::Nil if wanted.takes_nil() => Ok(Value::Null),
@@ -256,13 +256,13 @@ impl<'t> Frame<'_, '_, 't> {
     }
 }
 
-/// A literal as the number that is asked for, if it can be that.
+/// A number literal as a value of the wanted type, if it fits.
 fn number_as(number: &Number, wanted: Type) -> Option<Value> {
     match wanted {
         Type::Int => number.int.map(Value::Int),
-        // The kind of a duration is that of a number.
+        // The kind of `time.Duration` is `int64`.
         Type::Int64 | Type::Object("time.Duration") => number.int.map(Value::Int64),
-        // What does not fit is cut off.
+        // Go truncates values that do not fit.
         Type::Uint32 => number.uint.map(|uint| Value::Uint64(uint & u64::from(u32::MAX))),
         Type::Float64 => number.float.map(Value::Float),
         _ => None,

@@ -7,22 +7,23 @@ use crate::parse::Names;
 use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
 
+/// A template function with its signature and cost.
 #[derive(Clone, Copy)]
 pub struct Function {
     pub name: &'static str,
-    /// With `variadic`, the last is the type of all that follow.
+    /// Parameter types. If `variadic`, the last one is the type of all remaining arguments.
     pub params: &'static [Type],
     pub variadic: bool,
     pub run: Run,
-    /// It prints all that it is given.
+    /// Whether the function prints all of its arguments.
     pub(super) goes_through: bool,
-    /// As how many steps a call counts.
+    /// Fixed cost of a call in steps.
     pub(super) steps: u64,
-    /// How much of its arguments it looks at in the time of a step.
+    /// Bytes of arguments that the function processes per step.
     pub(super) bytes_per_step: u64,
 }
 
-/// Functions that take long by design: a thousandth to a second each. A chart needs some, and no more than some.
+/// Fixed costs of functions that take a millisecond to a second each. Charts need a few such calls; the cost limits their number.
 const SLOW: &[(&str, u64)] = &[
     ("bcrypt", PASSWORD),
     ("derivePassword", DERIVED),
@@ -38,10 +39,10 @@ const PASSWORD: u64 = 2_500_000;
 const DERIVED: u64 = 6_000_000;
 const CERTIFICATE: u64 = 600_000;
 
-/// What other functions than [`THOROUGH`] look at in the time of a step.
+/// Bytes per step for all functions except [`THOROUGH`].
 const BYTES_PER_STEP: u64 = 16;
 
-/// Functions that take several nanoseconds for each byte that they are given.
+/// Functions that take several nanoseconds per byte of their arguments.
 const THOROUGH: &[&str] = &[
     "b32dec",
     "camelcase",
@@ -58,7 +59,7 @@ const THOROUGH: &[&str] = &[
     "urlParse",
 ];
 
-/// Functions that print values of any type, with all that is in them.
+/// Functions that print values of any type, including nested ones.
 const PRINTING: &[&str] = &[
     "cat",
     "html",
@@ -75,41 +76,42 @@ const PRINTING: &[&str] = &[
     "urlquery",
 ];
 
-/// A [`Function`] as a line of a table.
+/// A row of a function table; see [`Function`].
 pub type Row = (&'static str, &'static [Type], bool, Run);
 
-/// How it is done. An error is what went wrong; which function it was is added by the caller.
+/// The implementation of a function. Errors do not name the function; the caller adds its name.
 #[derive(Clone, Copy)]
 pub enum Run {
     Plain(fn(&[Value]) -> Result<Value, Str>),
-    /// One that needs the machine.
+    /// Needs the machine.
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
-    /// One that runs templates, whose errors have causes.
+    /// Runs templates; its errors have causes.
     Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
-    /// `call`: of functions, and no value of a template is one.
+    /// `call`. No template value is callable, so it always fails.
     Call,
-    /// These evaluate their arguments themselves, and not all of them.
+    /// `and` and `or` evaluate their arguments themselves, lazily.
     And,
     Or,
 }
 
+/// A table of template functions. The parser resolves names to indexes into it.
 #[derive(Default)]
 pub struct Functions {
-    /// Whose functions they are, where they do not do quite the same.
+    /// The Helm version, for functions that behave differently.
     pub profile: Profile,
     table: Vec<Function>,
     index: HashMap<&'static str, u32>,
 }
 
 impl Functions {
-    /// Go's own functions.
+    /// The built-in functions of Go.
     pub fn builtin() -> Self {
         let mut functions = Self::default();
         functions.extend(super::builtin::FUNCTIONS);
         functions
     }
 
-    /// Adds functions; one of a known name takes its place.
+    /// Adds functions; a function of the same name is replaced.
     pub fn extend(&mut self, rows: &[Row]) {
         for &(name, params, variadic, run) in rows {
             let goes_through = PRINTING.contains(&name);
@@ -126,7 +128,7 @@ impl Functions {
         }
     }
 
-    /// Templates that call it are refused from now on.
+    /// Removes a function; parsing a template that calls it fails from now on.
     pub fn remove(&mut self, name: &str) {
         self.index.remove(name);
     }

@@ -1,4 +1,4 @@
-//! Templates called by name, and texts that become templates while others run.
+//! `include` and `tpl`: templates called by name, and strings that are parsed and executed at run time.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,19 +9,19 @@ use crate::go::quote;
 use crate::parse::{Cost, ParseError, Template, parse_within};
 use crate::value::{Str, Value};
 
-/// How often a template may be included inside of itself.
+/// Maximum recursion depth of `include` for one template name.
 const DEEPEST: usize = 1_000;
 
-/// Steps to look up a text and lay its templates over the others.
+/// Steps to look up a parsed string and put its templates over the current set.
 const STEPS_TO_INLINE: u64 = 20;
 
-/// What every text given to `tpl` is called.
+/// Template name of every string given to `tpl`.
 const NAMELESS: &str = "gotpl";
 
-/// What a text of `tpl` came to.
+/// Templates parsed from one string.
 type Parsed = Arc<[Arc<Template>]>;
 
-/// What `tpl` has parsed, by its text: charts give it the same texts again and again.
+/// Cache of strings parsed by `tpl`; charts pass the same strings repeatedly.
 #[derive(Default)]
 pub(super) struct Texts {
     parsed: HashMap<Str, Parsed>,
@@ -29,11 +29,11 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// So many bytes of texts and trees are kept; then all are forgotten.
+    /// Cache capacity in bytes of strings and trees. The cache is cleared when full.
     const MOST: usize = 32 << 20;
 
     fn keep(&mut self, text: &Str, parsed: &Parsed, cost: Cost) {
-        // An entry costs more than its text, which its trees hold a copy of.
+        // An entry holds its text twice: as the key and in its trees.
         let weight = text.len().saturating_mul(2).saturating_add(cost.kept).saturating_add(256);
         self.bytes = self.bytes.saturating_add(weight);
         if self.bytes > Self::MOST {
@@ -44,7 +44,7 @@ impl Texts {
 }
 
 impl Machine<'_> {
-    /// The text of a template, for another that is running.
+    /// Runs a template by name and returns its output as a value.
     pub fn include(&mut self, name: &str, data: Value) -> Result<Value, Error> {
         let times = match self.included.get_mut(name) {
             Some(times) => times,
@@ -63,7 +63,7 @@ impl Machine<'_> {
         done.map(Value::string_of)
     }
 
-    /// Runs a text as a template. What it defines is seen by what it calls, and by nobody afterwards.
+    /// Runs a string as a template (`tpl`). Templates that it defines are visible to the templates it calls, and discarded afterwards.
     pub fn inline(&mut self, text: &Str, data: Value) -> Result<Value, Error> {
         if memchr::memmem::find(text.as_bytes(), b"{{").is_none() {
             return Ok(match without_no_value(text.as_bytes()) {
@@ -99,7 +99,7 @@ impl Machine<'_> {
     }
 
     fn read(&mut self, text: &Str) -> Result<Parsed, Error> {
-        // To parse a text is work that grows with it.
+        // Parsing cost is linear in the length of the text.
         self.charge(text.len() as u64).map_err(Error::new)?;
         let parsed = parse_within(NAMELESS, text, self.functions, self.budget());
         let (parsed, cost) = parsed.map_err(|why| match why {
@@ -114,7 +114,7 @@ impl Machine<'_> {
     }
 }
 
-/// Helm prints nothing where Go prints that there is no value.
+/// Removes `<no value>` from the output: Helm prints nothing where Go prints this text.
 pub fn without_no_value(text: &[u8]) -> Cow<'_, [u8]> {
     const NO_VALUE: &[u8] = b"<no value>";
     let mut found = memchr::memmem::find_iter(text, NO_VALUE).peekable();

@@ -1,7 +1,7 @@
-//! From trees to text.
+//! Template execution: from syntax trees to text.
 //!
-//! A [`Machine`] runs templates of one [`Templates`] set with one table of [`Functions`], under [`Limits`]. What a
-//! template sees (order, scopes, nil) and what an error says is as in Go.
+//! A [`Machine`] runs the templates of one [`Templates`] set with one table of [`Functions`], within a [`Budget`]. Evaluation order,
+//! scopes, nil handling and error messages are those of Go.
 
 mod builtin;
 mod call;
@@ -29,10 +29,10 @@ pub use functions::{Function, Functions, Row, Run};
 pub use include::without_no_value;
 pub use templates::Templates;
 
-/// Why a value that contains itself is not printed.
+/// Error for printing a value that contains itself.
 const ENDLESS: &str = "a value without end cannot be printed";
 
-/// What the missing entry of a map is.
+/// The result of looking up a missing map key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
     /// The zero value of the map's type.
@@ -41,43 +41,44 @@ pub enum Missing {
     Error,
 }
 
-/// What would have been an error, in the words of the chart's author.
+/// A `fail` or `required` that lint mode ignored, with the chart author's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overlooked {
     Failed(String),
-    /// Something required is not there.
+    /// A required value is missing.
     Missing(String),
-    /// Something required is an empty text.
+    /// A required value is an empty string.
     Empty(String),
 }
 
-/// How much is kept of it.
+/// Maximum number of ignored failures that are recorded.
 const MOST_OVERLOOKED: usize = 1000;
 
+/// The interpreter of one rendering: templates, functions, environment and budget.
 pub struct Machine<'m> {
     pub templates: Templates,
     pub functions: &'m Functions,
-    /// What its functions may reach for.
+    /// The environment that functions may use.
     pub outside: Outside<'m>,
     pub missing: Missing,
-    /// `range` may go over an integer (Go 1.22 and later, as Helm 4 has it).
+    /// Whether `range` accepts an integer (Go 1.22 and later, used by Helm 4).
     pub ranges_over_integers: bool,
-    /// A chart is only looked over: `fail` does not fail, and nothing is `required`.
+    /// Lint mode: `fail` and `required` do not fail.
     pub lint: bool,
-    /// What lint has let pass, up to a number that nobody reads to the end.
+    /// Failures that lint mode ignored, at most `MOST_OVERLOOKED`.
     pub overlooked: Vec<Overlooked>,
-    /// What was included and has not come back yet: how often, by name.
+    /// Active `include` calls per template name.
     included: HashMap<Str, usize>,
     texts: include::Texts,
     budget: &'m Budget<'m>,
     depth: usize,
-    /// How often the stack has been made longer.
+    /// The number of stack segments added so far.
     stacks: usize,
-    /// Maps into which templates have put others, by place: they may hold themselves, and would never be freed.
+    /// Maps that templates have modified to hold other maps or lists, by address. They may form reference cycles, which `Drop` breaks.
     changed: HashMap<usize, Trace>,
 }
 
-/// What was put into a map by a template is gone with the machine.
+/// Clears modified maps, so that reference cycles are freed.
 impl Drop for Machine<'_> {
     fn drop(&mut self) {
         self.changed.values().for_each(Trace::clear);
@@ -108,14 +109,14 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Lets something pass.
+    /// Records an ignored failure.
     pub(crate) fn overlook(&mut self, what: Overlooked) {
         if self.overlooked.len() < MOST_OVERLOOKED {
             self.overlooked.push(what);
         }
     }
 
-    /// Runs the template of this name. What comes out is text unless what went in was not.
+    /// Runs the template named `name`. The output is UTF-8 if its input was.
     pub fn run(&mut self, name: &str, data: Value) -> Result<Vec<u8>, Error> {
         let Some(template) = self.templates.get(name) else {
             let name = crate::go::quote(name);
@@ -131,17 +132,17 @@ impl<'m> Machine<'m> {
         self.charge(1)
     }
 
-    /// Counts work that takes as long as so many steps.
+    /// Counts `steps` of work.
     pub(crate) fn charge(&self, steps: u64) -> Result<(), Str> {
         self.budget.charge(steps)
     }
 
-    /// Counts what was printed, and what functions have made. Every result is counted where it comes back.
+    /// Counts bytes that were printed or returned by a function. Callers count every function result.
     pub(crate) fn wrote(&self, bytes: usize) -> Result<(), Str> {
         self.budget.take(bytes)
     }
 
-    /// For a function that is about to make much out of a few words: `repeat`, `until`.
+    /// Fails if `bytes` do not fit the budget. For functions whose output is much larger than their input: `repeat`, `until`.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<(), Str> {
         self.budget.fits(bytes)
     }
@@ -150,12 +151,12 @@ impl<'m> Machine<'m> {
         self.budget
     }
 
-    /// How many bytes may still be made.
+    /// The number of bytes left in the budget.
     pub(crate) fn room(&self) -> usize {
         self.budget.left()
     }
 
-    /// A template has put `value` into the map.
+    /// Records that a template has inserted `value` into the map.
     pub(crate) fn put_into(&mut self, map: &Map, value: &Value) {
         if matches!(value, Value::List(_) | Value::Map(_)) {
             let trace = map.trace();

@@ -1,5 +1,5 @@
-//! Sets of templates, one over the other: what a template defines while it runs hides what was there, for as long as
-//! it runs, and costs nothing but itself.
+//! Layered template sets. A layer holds the templates that `tpl` defines; it hides templates of the same name below for as long as
+//! it runs. Adding a layer does not copy the layers below.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,20 +9,23 @@ use foldhash::{HashMap, HashMapExt};
 use crate::parse::Template;
 use crate::value::Str;
 
-/// A look-up goes through the layers one by one: where there are more, all but the lowest become one.
+/// Maximum number of layers. A lookup visits each layer, so a higher stack is merged into two.
 const HIGHEST: usize = 8;
 
+/// A set of templates by name. Cheap to clone; clones share layers.
 #[derive(Clone, Default)]
 pub struct Templates(Option<Rc<Layer>>);
 
+/// One layer of a template set, and the layers below it.
 struct Layer {
     templates: Named,
     below: Templates,
     height: usize,
 }
 
+/// The templates of one layer.
 enum Named {
-    /// The usual text of `tpl`: it defines nothing but itself.
+    /// The usual case of `tpl`: the text defines only itself.
     One(Arc<Template>),
     Many(HashMap<Str, Arc<Template>>),
 }
@@ -37,8 +40,8 @@ impl Named {
 }
 
 impl Templates {
-    /// This set with further templates over it. A blank one does not hide another; of two with one name the later
-    /// holds.
+    /// This set with another layer of templates. A blank template does not hide an existing one. Of two templates with the same name
+    /// in the new layer, the later wins.
     #[must_use]
     pub fn with(&self, templates: impl IntoIterator<Item = Arc<Template>>) -> Self {
         let mut layer: HashMap<Str, Arc<Template>> = HashMap::new();
@@ -51,7 +54,7 @@ impl Templates {
         self.under(Named::Many(layer))
     }
 
-    /// This set with one more template over it.
+    /// This set with a layer of one template.
     #[must_use]
     pub fn with_one(&self, template: Arc<Template>) -> Self {
         if template.is_blank() && self.get(&template.name).is_some() {
@@ -69,7 +72,7 @@ impl Templates {
         self.0.as_ref().map_or(0, |layer| layer.height)
     }
 
-    /// The same set in two layers.
+    /// The same set in two layers: the base, and all others merged.
     fn flattened(&self) -> Self {
         let mut upper: HashMap<Str, Arc<Template>> = HashMap::new();
         let mut set = self;

@@ -1,4 +1,4 @@
-//! Templates that run, and templates that fail; each line was held against Go's own text/template.
+//! Templates that succeed and templates that fail. Every expectation was compared with Go's own `text/template`.
 
 use std::sync::Arc;
 

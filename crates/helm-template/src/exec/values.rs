@@ -1,13 +1,13 @@
-//! The methods of Helm's `Values`, the type of `.Values` and of the dot itself.
+//! Methods of Helm's `Values`, the Go type of `.Values` and of the root context.
 
 use crate::go::quote;
 use crate::value::{Map, Str, Type, Value};
 use crate::yaml;
 
-/// The types of its parameters, and what it does.
+/// Parameter types and implementation.
 pub(super) type Method = (&'static [Type], fn(&Map, &[Value]) -> Result<Value, Str>);
 
-/// A method of a map whose type has a name; it comes before an entry of that name.
+/// A method of a map with a named type. Methods take precedence over entries of the same name.
 pub(super) fn method(map: &Map, name: &str) -> Option<Method> {
     if !map.is_named() {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn method(map: &Map, name: &str) -> Option<Method> {
         "PathValue" => (&[Type::String], |values, args| {
             path_value(values, &args.first().and_then(Value::text).unwrap_or_default())
         }),
-        // Nothing in a template is a writer: whatever is given is refused.
+        // No template value implements `io.Writer`, so every argument is refused.
         "Encode" => (&[Type::Object("io.Writer")], |_, _| Ok(Value::Nil)),
         _ => return None,
     })
@@ -45,7 +45,7 @@ fn table<'p>(values: &Map, path: impl Iterator<Item = &'p str>) -> Result<Map, S
     Ok(table)
 }
 
-/// The value at the path; a table is none.
+/// The value at the path. A table is not a value.
 fn path_value(values: &Map, path: &str) -> Result<Value, Str> {
     if path.is_empty() {
         return Err("YAML path cannot be empty".into());
@@ -57,7 +57,7 @@ fn path_value(values: &Map, path: &str) -> Result<Value, Str> {
         None => values.clone(),
     };
     match table.get(key) {
-        // Only a table whose type has no name counts as one.
+        // Only a table without a named type counts as a table here.
         Some(Value::Map(inner)) if inner.is_any() && !inner.is_named() => Err(no_value()),
         Some(value) => Ok(value),
         None => Err(no_value()),

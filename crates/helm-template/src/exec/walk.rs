@@ -1,4 +1,4 @@
-//! Going through the nodes of a template.
+//! Execution of template nodes.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::parse::{At, Branch, Command, Expr, Node, Pipe, Template, invocation};
 use crate::stack;
 use crate::value::{Str, Value};
 
-/// What an action prints for nil.
+/// Printed by an action whose value is nil.
 pub(super) const NO_VALUE: &str = "<no value>";
 
-/// So often there may be more. Templates can take little stack each or much, as deep as blocks in them nest; and all of
-/// them take more where nothing is optimised.
+/// Maximum number of extra stack segments. The stack that a template needs depends on the nesting of its blocks, and is larger
+/// without optimisation.
 const MOST_STACKS: usize = if cfg!(debug_assertions) { 96 } else { 24 };
 
-/// What a variable or the dot holds.
+/// The content of a variable or of the dot.
 #[derive(Clone, Default)]
 pub(super) struct Slot {
     pub value: Value,
-    /// It was taken from a place for values of any type, and errors name that type and not its own.
+    /// Whether the value came from an `interface {}` location; errors then name that type.
     pub boxed: bool,
 }
 
@@ -29,7 +29,7 @@ impl From<Value> for Slot {
     }
 }
 
-/// What is being worked on, for errors.
+/// The syntax node being evaluated, for error messages.
 #[derive(Clone, Copy)]
 pub(super) enum Spot<'t> {
     Start,
@@ -39,7 +39,7 @@ pub(super) enum Spot<'t> {
     Invocation(At, &'t Str, Option<&'t Pipe>),
 }
 
-/// One template while it runs.
+/// The state of one running template.
 pub(super) struct Frame<'m, 'f, 't> {
     pub machine: &'f mut Machine<'m>,
     pub template: &'t Template,
@@ -48,7 +48,7 @@ pub(super) struct Frame<'m, 'f, 't> {
     out: &'f mut Vec<u8>,
 }
 
-/// Why a list of nodes ended early.
+/// Why execution of a list of nodes stopped early.
 enum Stop {
     Break,
     Continue,
@@ -61,8 +61,8 @@ impl From<Error> for Stop {
     }
 }
 
-/// Runs a template, on more stack where little is left: how deep templates stand in each other is for
-/// [`Limits::depth`](super::Limits) to say, and not for the thread that renders.
+/// Runs a template, on a new stack segment if little stack is left. Template depth is limited by
+/// [`Limits::depth`](super::Limits), not by the stack of the rendering thread.
 pub(super) fn run(
     machine: &mut Machine<'_>,
     template: &Arc<Template>,
@@ -80,7 +80,7 @@ pub(super) fn run(
         let mut frame = Frame { machine, template, variables, spot: Spot::Start, out };
         match frame.list(&data.into(), &template.body) {
             Err(Stop::Failed(error)) => Err(error),
-            // The parser lets neither `break` nor `continue` stand outside of a range.
+            // The parser rejects `break` and `continue` outside of a range.
             Ok(()) | Err(Stop::Break | Stop::Continue) => Ok(()),
         }
     });
@@ -89,8 +89,8 @@ pub(super) fn run(
     done
 }
 
-/// Whether a template may be run inside of those that are running: how many bytes its variables take, and whether it
-/// needs more stack.
+/// Checks whether another template may be entered. Returns the bytes that its variables take and whether it needs a new stack
+/// segment.
 fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool), Str> {
     if machine.depth >= machine.budget.limits().depth {
         return Err(format!("exceeded maximum template depth ({})", machine.budget.limits().depth).into());
@@ -106,12 +106,12 @@ fn may_enter(machine: &Machine<'_>, template: &Template) -> Result<(usize, bool)
 }
 
 impl<'t> Frame<'_, '_, 't> {
-    /// An error here, in Go's words.
+    /// An error at the current location, with Go's message prefix.
     pub fn error(&self, why: impl std::fmt::Display) -> Error {
         Error::new(format!("{}{why}", self.here()))
     }
 
-    /// An error here that was caused by another.
+    /// An error at the current location, caused by another.
     pub fn error_within(&self, context: &str, cause: Error) -> Error {
         cause.within(format!("{}{context}", self.here()))
     }
@@ -184,7 +184,7 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    /// A chain of `else if` is gone through in a loop.
+    /// Executes `if` or `with`. Chains of `else if` are a loop, not recursion.
     fn choose(&mut self, dot: &Slot, mut branch: &'t Branch, with: bool) -> Result<(), Stop> {
         loop {
             let value = self.pipeline(dot, &branch.pipe)?;
@@ -215,7 +215,7 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Map(map) => {
                 let boxed = map.is_any();
-                // They are copied first.
+                // The entries are copied first.
                 self.machine.charge(map.len() as u64).map_err(|why| self.error(why))?;
                 let entries = map.snapshot().into_iter();
                 self.rounds(branch, entries.map(|(key, value)| (Value::String(key), Slot { value, boxed })))?
@@ -241,7 +241,7 @@ impl<'t> Frame<'_, '_, 't> {
             }
             Value::Object(object) => {
                 let Some(entries) = object.entries() else {
-                    // What a pointer points to is meant.
+                    // Go prints the pointee, without the `&` of a pointer.
                     let shown = object.print();
                     let shown = shown.strip_prefix('&').unwrap_or(&shown);
                     return Err(self.error(format!("range can't iterate over {shown}")).into());
@@ -254,7 +254,7 @@ impl<'t> Frame<'_, '_, 't> {
         if any { Ok(()) } else { self.list(dot, &branch.otherwise) }
     }
 
-    /// Runs the body for each number, which only a single variable takes.
+    /// Runs the body once per number, for `range` over an integer (one variable only).
     fn numbers<N>(
         &mut self,
         branch: &'t Branch,
@@ -264,7 +264,7 @@ impl<'t> Frame<'_, '_, 't> {
         self.rounds(branch, numbers.map(|n| (Value::Nil, make(n).into())))
     }
 
-    /// Runs the body for each pair; whether there was any.
+    /// Runs the body once per pair. Returns whether there was any pair.
     fn rounds(
         &mut self,
         branch: &'t Branch,

@@ -1,28 +1,28 @@
-//! What functions are given. The machine has counted the arguments and looked at their types, so that here they are
-//! only taken out of their values; what is of another type after all reads as Go's zero value.
+//! Extraction of function arguments. The machine has already checked the number and types of arguments. An argument of another
+//! type reads as Go's zero value.
 
 use std::borrow::Cow;
 
 use crate::go::print;
 use crate::value::{Map, Str, Value};
 
-/// What a function comes to.
+/// The result of a function.
 pub(super) type Done = Result<Value, Str>;
 
-/// What Go says where a nil is asked for what only a value has.
+/// Go's panic message for a nil dereference.
 pub(super) const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
 
-/// A `string` where characters matter.
+/// A `string` argument, for functions that work on characters.
 pub(super) fn text(value: &Value) -> Cow<'_, str> {
     value.text().unwrap_or_default()
 }
 
-/// A `string` where bytes matter.
+/// A `string` argument, for functions that work on bytes.
 pub(super) fn bytes(value: &Value) -> &[u8] {
     value.string_bytes().unwrap_or_default()
 }
 
-/// An `int` or `int64`.
+/// An `int` or `int64` argument.
 pub(super) fn int(value: &Value) -> i64 {
     match value {
         Value::Int(n) | Value::Int64(n) => *n,
@@ -30,12 +30,12 @@ pub(super) fn int(value: &Value) -> i64 {
     }
 }
 
-/// A `map[string]interface {}`. In place of a nil there is an empty one, which nobody else sees.
+/// A `map[string]interface {}` argument. A nil map reads as a new empty one.
 pub(super) fn map(value: &Value) -> Cow<'_, Map> {
     value.as_map().map_or_else(|| Cow::Owned(Map::new()), Cow::Borrowed)
 }
 
-/// Any value as text, as sprig's `strval` has it: what `toString` gives and `quote`, `join` and `dict` work with.
+/// Any value as a string, like sprig's `strval`, which `toString`, `quote`, `join` and `dict` use.
 pub(super) fn string_of(value: &Value) -> Value {
     match value {
         Value::String(_) | Value::Raw(_) => value.clone(),
@@ -44,7 +44,7 @@ pub(super) fn string_of(value: &Value) -> Value {
     }
 }
 
-/// The same where characters matter.
+/// Like [`string_of`], for functions that work on characters.
 pub(super) fn printed(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),

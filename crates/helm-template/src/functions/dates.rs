@@ -1,4 +1,4 @@
-//! Times, durations and zones.
+//! Date functions: times, durations and time zones.
 
 use crate::exec::{Machine, Row, Run};
 use crate::go::time::{Duration, Time, Zone};
@@ -34,7 +34,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("ago",                  ANY,    false, Run::Machine(ago)),
     ("duration",             ANY,    false, Run::Plain(duration)),
     ("durationRound",        ANY,    false, Run::Machine(duration_round)),
-    // Helm 4's.
+    // Added by Helm 4.
     ("mustToDuration",       ANY,    false, Run::Plain(|args| Ok(duration_value(told(&args[0])?)))),
     ("durationNanoseconds",  ANY,    false, Run::Plain(|args| Ok(Value::Int64(or_zero(args).0)))),
     ("durationMicroseconds", ANY,    false, Run::Plain(|args| Ok(Value::Int64(or_zero(args).0 / 1_000)))),
@@ -62,7 +62,7 @@ fn now(machine: &Machine<'_>) -> Time {
     Time::now(machine.outside.clock.now(), local(machine))
 }
 
-/// A time, or seconds since 1970; anything else is now.
+/// A time, or seconds since 1970; any other value means now.
 fn time_of(machine: &Machine<'_>, value: &Value) -> Time {
     match value {
         Value::Int(unix) | Value::Int64(unix) => Time::new(*unix, 0, local(machine)),
@@ -73,7 +73,7 @@ fn time_of(machine: &Machine<'_>, value: &Value) -> Time {
 fn format(machine: &Machine<'_>, layout: &str, date: &Value, zone: &str) -> Value {
     let zone = match zone {
         "Local" => local(machine),
-        // A zone that nobody knows is Greenwich.
+        // An unknown zone means UTC.
         name => Zone::load(name).unwrap_or(Zone::Utc),
     };
     time_of(machine, date).within(zone).format(layout).into()
@@ -103,7 +103,7 @@ fn ago(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(since.round(Duration::of_seconds(1)).to_string().into())
 }
 
-/// Seconds; a plain `int` is not taken for such.
+/// Formats a number of seconds. An `int`, unlike an `int64`, counts as zero, as in sprig.
 fn duration(args: &[Value]) -> Done {
     let seconds = match &args[0] {
         Value::String(text) => whole(text),
@@ -113,7 +113,7 @@ fn duration(args: &[Value]) -> Done {
     Ok(Duration::of_seconds(seconds).to_string().into())
 }
 
-/// What Go makes of the text without looking at the error: nothing, or the nearest number.
+/// Parses like Go's `strconv.ParseInt` with its error ignored: zero for a syntax error, the nearest limit for an overflow.
 fn whole(text: &str) -> i64 {
     let negative = text.starts_with('-');
     let most = if negative { i64::MIN } else { i64::MAX };
@@ -122,7 +122,7 @@ fn whole(text: &str) -> i64 {
         if !byte.is_ascii_digit() {
             return 0;
         }
-        // What is too large is not read to its end.
+        // Digits after an overflow are not examined.
         size = match size.checked_mul(10).and_then(|size| size.checked_add(u64::from(byte - b'0'))) {
             Some(size) => size,
             None => return most,
@@ -132,7 +132,7 @@ fn whole(text: &str) -> i64 {
     signed.unwrap_or(most)
 }
 
-/// The largest unit of which there is more than one.
+/// Rounds to the largest unit that the duration exceeds.
 fn duration_round(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     const UNITS: [(u64, &str); 6] =
         [(365 * 86_400, "y"), (30 * 86_400, "mo"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
@@ -147,7 +147,7 @@ fn duration_round(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(unit.map_or_else(|| "0s".to_owned(), |(length, name)| format!("{}{name}", size / length)).into())
 }
 
-/// The duration that Helm 4 sees in a value: one as such, one in words, or a number of seconds.
+/// Converts a value to a duration as Helm 4 does: a duration, a duration string, or a number of seconds.
 fn told(value: &Value) -> Result<Duration, Str> {
     match value {
         Value::Nil | Value::Null => Err("invalid duration".into()),

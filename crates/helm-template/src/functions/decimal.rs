@@ -1,6 +1,6 @@
-//! Decimal arithmetic, exact but for a division: `addf` of 0.1 and 0.2 is 0.3.
+//! Decimal arithmetic, exact except for division: `addf 0.1 0.2` is 0.3.
 //!
-//! As in `shopspring/decimal`: a whole number and a power of ten.
+//! Like Go's `shopspring/decimal`, a number is an integer times a power of ten.
 
 use std::cmp::Ordering;
 
@@ -9,16 +9,17 @@ use num_bigint::{BigInt, Sign};
 use crate::go::{Form, format_float};
 use crate::value::Str;
 
-/// Digits behind the point that a quotient has.
+/// Decimal places of a quotient.
 const PRECISION: i64 = 16;
 
+/// A decimal number: `digits` times ten to the power `exponent`.
 pub(super) struct Decimal {
     digits: BigInt,
     exponent: i64,
 }
 
 impl Decimal {
-    /// The shortest decimal that reads as this float.
+    /// The shortest decimal that parses to this float.
     pub fn new(float: f64) -> Result<Self, Str> {
         let shortest = format!("{float:e}");
         let parts = shortest.split_once('e').and_then(|(digits, exponent)| {
@@ -45,7 +46,7 @@ impl Decimal {
         Self { digits: &self.digits * &other.digits, exponent: self.exponent + other.exponent }
     }
 
-    /// Rounded half away from zero.
+    /// Divides, rounding half away from zero.
     pub fn divide(&self, other: &Self) -> Result<Self, Str> {
         if other.digits.sign() == Sign::NoSign {
             return Err("decimal division by 0".into());
@@ -70,7 +71,7 @@ impl Decimal {
         format!("{}e{}", self.digits, self.exponent).parse().unwrap_or_default()
     }
 
-    /// Both with the smaller of their exponents.
+    /// Both coefficients, scaled to the smaller exponent.
     fn aligned(&self, other: &Self) -> (BigInt, BigInt, i64) {
         let exponent = self.exponent.min(other.exponent);
         let scaled = |number: &Self| &number.digits * ten_to(number.exponent - exponent);

@@ -1,4 +1,4 @@
-//! What stands in for a missing value, and refusals: `default`, `coalesce`, `ternary`, `fail`, `required`.
+//! Default values and refusals: `default`, `coalesce`, `ternary`, `fail`, `required`.
 
 use super::arguments::{Done, text};
 use crate::exec::{Machine, Overlooked, Row, Run};
@@ -18,10 +18,10 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("required", &[Type::String, Type::Any], false, Run::Machine(required)),
 ];
 
-/// Around the words of a chart's author in an error: what a user is shown of it is what stands between.
+/// Markers around a chart author's message in an error. Users are shown the text between them.
 pub const SAID_BY_CHART: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
-/// Nothing, zero, false, or without elements.
+/// Whether a value is nil, zero, false, or an empty string, list or map.
 pub(super) fn is_empty(value: &Value) -> bool {
     !value.is_true()
 }
@@ -45,7 +45,7 @@ fn fail(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     refuse(machine, &args[0], Overlooked::Failed)
 }
 
-/// Empty is as bad as missing for a text; a zero is a value.
+/// Fails for nil and for an empty string. Zero is a value.
 fn required(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     match &args[1] {
         Value::Nil | Value::Null => refuse(machine, &args[0], Overlooked::Missing),

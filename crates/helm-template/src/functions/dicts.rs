@@ -1,6 +1,6 @@
-//! Maps: made, changed in place, merged, searched.
+//! Dict functions: construction, mutation in place, merging, lookup.
 //!
-//! Go goes through a map in any order; `keys` and `values` here always in that of the keys.
+//! Go iterates over maps in random order; here `keys` and `values` are always sorted by key.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("mustMergeOverwrite", MAPS, true, Run::Machine(|machine, args| merge_all(machine, args, Win::Last))),
 ];
 
-/// How deep values may be nested that are copied or merged.
+/// Maximum nesting of values that are copied or merged.
 pub(super) const MAX_DEPTH: usize = 1_000;
 
 pub(super) fn too_deep() -> Str {
@@ -73,7 +73,7 @@ fn set(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(map.plain().into())
 }
 
-/// An entry that comes or goes moves those behind it.
+/// Cost of an insertion or removal, which moves all later entries.
 pub(super) fn steps_to_move(map: &Map) -> u64 {
     map.len() as u64 / 16
 }
@@ -114,7 +114,7 @@ fn omit(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(Map::sorted(entries).into())
 }
 
-/// Keys, what there is if one of them is missing, and the map.
+/// Looks up nested keys. Arguments: the keys, a default for a missing key, and the map.
 fn dig(args: &[Value]) -> Done {
     let [keys @ .., otherwise, map] = args else { return Err("dig needs at least three arguments".into()) };
     if keys.is_empty() {
@@ -151,7 +151,7 @@ fn merge_all(machine: &mut Machine<'_>, args: &[Value], win: Win) -> Done {
     let mut into = map(&args[0]);
     for from in &args[1..] {
         if let Value::Map(from) = from {
-            // Nil becomes a map, other than for who else holds it.
+            // A nil map is replaced by a new one; other holders of the nil map do not see it.
             if into.is_nil() && !from.is_nil() {
                 into = Cow::Owned(Map::new());
             }
@@ -168,7 +168,7 @@ fn deep_copy(machine: &mut Machine<'_>, value: &Value) -> Done {
     copy(machine, value, 0)
 }
 
-/// What a few shared maps look like is small, what their copies need is not: it counts as output.
+/// Copies a value deeply. The copy is charged as output, because maps that are shared many times are small but their copies are not.
 fn copy(machine: &mut Machine<'_>, value: &Value, depth: usize) -> Done {
     if depth > MAX_DEPTH {
         return Err(too_deep());

@@ -1,4 +1,4 @@
-//! Encodings and digests.
+//! Base64, base32 and digests.
 
 use std::fmt::Write;
 
@@ -21,12 +21,12 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("adler32sum", &[Type::String], false, Run::Plain(|of| Ok(adler32(bytes(of)).to_string().into()))),
 ];
 
-/// The bytes of the first argument, which is a string.
+/// The bytes of the first argument, a string.
 fn bytes(arguments: &[Value]) -> &[u8] {
     arguments.first().and_then(Value::string_bytes).unwrap_or_default()
 }
 
-/// What went wrong is the result, as sprig has it.
+/// The decoded bytes. A decoding error becomes the result text, as in sprig.
 fn decoded(bytes: Result<Vec<u8>, go::Corrupt>) -> Value {
     bytes.map_or_else(|corrupt| corrupt.to_string().into(), Value::string_of)
 }
@@ -37,14 +37,14 @@ fn digest<D: Digest>(arguments: &[Value]) -> Value {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}"); // a String takes everything
+        let _ = write!(out, "{byte:02x}"); // writing to a String cannot fail
         out
     })
 }
 
 fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65521;
-    // So many sums stay below 2^32 before they must be reduced.
+    // The longest run whose sums stay below 2^32 without reduction.
     const RUN: usize = 5552;
     let (mut a, mut b) = (1, 0);
     for run in bytes.chunks(RUN) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn digests() {
-        // Each line was held against Helm.
+        // Every expectation was compared with Helm.
         let table: &[(&str, &str, &str)] = &[
             ("sha1sum", "hello", "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
             ("sha256sum", "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),

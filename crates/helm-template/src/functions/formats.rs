@@ -1,7 +1,7 @@
-//! YAML, JSON and TOML, written and read.
+//! YAML, JSON and TOML functions.
 //!
-//! Helm's own functions do not fail: what cannot be written is an empty text, and what cannot be read is a map with the
-//! reason under `Error`, or a list of the reason alone. Those that begin with `must`, and `toRawJson`, do.
+//! Helm's own functions do not fail. A value that cannot be encoded becomes an empty string. Text that cannot be decoded becomes a
+//! map with the error under `Error`, or a list that holds only the error. Functions that start with `must`, and `toRawJson`, fail.
 
 use crate::data::{Data, Members};
 use crate::exec::{Machine, Row, Run};
@@ -16,7 +16,7 @@ type Done = Result<Value, Str>;
 const ANY: &[Type] = &[Type::Any];
 const STRING: &[Type] = &[Type::String];
 
-/// What is to be read, by the names of its Go types.
+/// Go type names of the decoding targets.
 const MAP: &str = "map[string]interface {}";
 const LIST: &str = "[]interface {}";
 
@@ -41,7 +41,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm4))),
 ];
 
-/// What Helm 3 does in its own way.
+/// Functions that Helm 3 implements differently.
 #[rustfmt::skip]
 pub(super) const HELM3: &[Row] = &[
     ("toToml",           ANY,    false, Run::Machine(|machine, args| counted(machine, to_toml(args, Profile::Helm3)))),
@@ -59,10 +59,10 @@ fn without_newline(mut text: String) -> String {
     text
 }
 
-/// The steps that a line of YAML or TOML takes to write: it is an entry, or an element of a list.
+/// Steps to encode one line of YAML or TOML; a line is a map entry or a list element.
 const STEPS_PER_LINE: u64 = 10;
 
-/// Counts the work of writing, once it is known.
+/// Charges the cost of encoding, by the number of lines written.
 fn counted(machine: &mut Machine<'_>, written: Done) -> Done {
     let written = written?;
     let lines = memchr::memchr_iter(b'\n', written.string_bytes().unwrap_or_default()).count();
@@ -70,7 +70,7 @@ fn counted(machine: &mut Machine<'_>, written: Done) -> Done {
     Ok(written)
 }
 
-/// Nothing for what Helm would not have written either.
+/// An empty string for a value that Helm cannot encode either.
 fn leniently(written: Result<String, Unwritable>) -> Done {
     match written {
         Err(Unwritable::Refused(_)) => Ok("".into()),
@@ -82,7 +82,7 @@ fn strictly(written: Result<String, Unwritable>) -> Done {
     Ok(written?.into())
 }
 
-/// What cannot be written is told in its place.
+/// Encodes as TOML. An encoding error becomes the result text.
 fn to_toml(args: &[Value], profile: Profile) -> Done {
     match toml::write(toml_document(args)?, profile) {
         Err(Unwritable::Refused(why)) => Ok(Value::String(why)),
@@ -102,11 +102,11 @@ fn from_toml(machine: &mut Machine<'_>, args: &[Value], profile: Profile) -> Don
     read(machine, args, |text| Ok(toml::parse(text, profile, clock, budget).unwrap_or_else(error).into()))
 }
 
-/// Steps to read a text, however short; each of its bytes is another one.
+/// Steps to decode any text; each byte costs one more.
 const STEPS_TO_READ: u64 = 50;
 
-/// What a text comes to can be much larger than the text: two bytes are a value of a list. There must be room for that
-/// before it is read; afterwards it is counted.
+/// Decodes a text. The result can be much larger than the text, since two bytes can be one list element. The memory is checked
+/// before decoding and counted after it.
 fn read(machine: &mut Machine<'_>, args: &[Value], parse: impl FnOnce(&[u8]) -> Result<Value, Str>) -> Done {
     const MOST_PER_BYTE: usize = 32;
     const PER_VALUE: usize = 4;
@@ -114,7 +114,7 @@ fn read(machine: &mut Machine<'_>, args: &[Value], parse: impl FnOnce(&[u8]) -> 
     machine.charge(STEPS_TO_READ + text.len() as u64)?;
     machine.room_for(text.len().saturating_mul(MOST_PER_BYTE))?;
     let value = parse(text)?;
-    // A reader that stopped over budget has taken that for an error of the text.
+    // A parser that exceeded the budget may have reported it as a syntax error; this check fails again.
     machine.charge(0)?;
     machine.wrote(value.extent().saturating_mul(PER_VALUE))?;
     Ok(value)
@@ -128,7 +128,7 @@ fn list_of(read: Result<Vec<Data>, Str>) -> Value {
     read.map_or_else(|why| List::any([Value::String(why)]).into(), |items| Value::from(&Data::List(items)))
 }
 
-/// What was read stays beside the complaint.
+/// Decodes a map. On a type error, the members decoded so far stay beside `Error`.
 fn json_map(text: &[u8]) -> Value {
     match json::parse_partly(text) {
         Ok((Data::Null, None)) => Map::nil(),
@@ -155,7 +155,7 @@ fn json_list(text: &[u8]) -> Value {
     List::any([Value::String(why)]).into()
 }
 
-/// The whole text may be a number that no float can hold; it is a number all the same.
+/// A top-level number too large for a float is still a number.
 fn whole(data: Data, unfit: Option<&Str>) -> Data {
     if data == Data::Null && unfit.is_some() { Data::Float(f64::INFINITY) } else { data }
 }
@@ -186,7 +186,7 @@ mod tests {
         value.map(|value| crate::go::print(&value))
     }
 
-    /// Answers of Helm 3.17.3 and 4.3.1, as Go prints them.
+    /// Results of Helm 3.17.3 and 4.3.1, as Go prints them.
     #[test]
     fn what_cannot_be_read_or_written() {
         let complex = || Value::Complex(0.0, 1.0);

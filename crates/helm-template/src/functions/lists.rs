@@ -1,7 +1,7 @@
-//! Lists: made, taken apart, searched.
+//! List functions: construction, slicing, searching.
 //!
-//! None of them changes a list in place. Each `must` function says what its plain twin says: in Go the one returns the
-//! error and the other panics with it, which a template cannot tell apart.
+//! No function changes a list in place. A `must` function has the same result and error as its plain twin: in Go one returns the
+//! error and the other panics with it, which a template cannot distinguish.
 
 use std::borrow::Cow;
 
@@ -50,7 +50,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("mustChunk",   SIZED, false, Run::Plain(chunk)),
 ];
 
-/// The elements of whatever Go takes for a list; of anything else, what cannot be done with it.
+/// The elements of any Go list type. `cannot` makes the error message for other types.
 fn items(value: &Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'_, [Value]>, Str> {
     match value {
         Value::List(list) => Ok(Cow::Borrowed(list)),
@@ -63,7 +63,7 @@ fn items(value: &Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'_, [Valu
     }
 }
 
-/// The same where the refusal ends with the kind of value.
+/// Like [`items`], with an error message that ends in the kind of the value.
 fn items_to<'v>(value: &'v Value, refusal: &str) -> Result<Cow<'v, [Value]>, Str> {
     items(value, |kind| format!("{refusal} type {kind}"))
 }
@@ -94,7 +94,7 @@ fn last(args: &[Value]) -> Done {
     Ok(items_to(&args[0], "Cannot find last on")?.last().cloned().unwrap_or_default())
 }
 
-/// Of an empty list there is no rest, not even an empty one.
+/// All elements but the first. The rest of an empty list is nil.
 fn rest(args: &[Value]) -> Done {
     match items_to(&args[0], "Cannot find rest on")?.split_first() {
         Some((_, rest)) => any(rest.iter().cloned()),
@@ -113,7 +113,7 @@ fn reverse(args: &[Value]) -> Done {
     any(items_to(&args[0], "Cannot find reverse on")?.iter().rev().cloned())
 }
 
-/// Whether the value is among these. Each comparison counts as work: a list that is held against itself is much.
+/// Whether the value is in the list. Every comparison is charged: comparing a list with itself is quadratic.
 fn among(machine: &mut Machine<'_>, value: &Value, items: &[Value]) -> Result<bool, Str> {
     for item in items {
         let (same, looked) = deep_equal_counted(value, item);
@@ -157,7 +157,7 @@ fn compact(args: &[Value]) -> Done {
     any(items_to(&args[0], "Cannot compact on")?.iter().filter(|item| !is_empty(item)).cloned())
 }
 
-/// sprig's, which takes the place of Go's own: of texts there is none.
+/// sprig's `slice`, which replaces Go's built-in. It does not accept strings.
 fn slice(args: &[Value]) -> Done {
     let items = items(&args[0], |kind| format!("list should be type of slice or array but {kind}"))?;
     if items.is_empty() {
@@ -176,7 +176,7 @@ fn slice(args: &[Value]) -> Done {
     }
 }
 
-/// Of nothing but empty lists it makes none.
+/// Concatenates lists. If all are empty, the result is nil.
 fn concat(args: &[Value]) -> Done {
     let mut all = Vec::new();
     for list in args {
@@ -185,13 +185,13 @@ fn concat(args: &[Value]) -> Done {
     if all.is_empty() { Ok(List::nil().into()) } else { any(all) }
 }
 
-/// Lists of this many elements.
+/// Splits a list into lists of `size` elements.
 fn chunk(args: &[Value]) -> Done {
     let items = items_to(&args[1], "Cannot chunk")?;
     let size = int(&args[0]);
     let size = match usize::try_from(size) {
         Ok(size) if size > 0 => size,
-        // Go reckons with what is no size, and comes to no chunk, to one, or to fewer than none.
+        // Go computes with a non-positive size, which results in no chunk, one chunk, or a panic for a negative length.
         Err(_) if items.len() > 1 && size.unsigned_abs() >= items.len() as u64 - 1 => {
             return Ok(List::lists([]).into());
         }

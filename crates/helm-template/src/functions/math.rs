@@ -1,4 +1,4 @@
-//! Numbers: whole ones, which wrap around as Go's do, decimal ones, and runs of them.
+//! Math functions: integers that wrap around as in Go, decimals, and integer sequences.
 
 use super::arguments::{Done, int};
 use super::decimal::Decimal;
@@ -66,7 +66,7 @@ fn extreme(args: &[Value], of: fn(f64, f64) -> f64) -> Value {
     Value::Float(args[1..].iter().map(to_float).fold(to_float(&args[0]), of))
 }
 
-/// What is no number wins over numbers, but not over the infinite.
+/// The larger number. NaN wins over numbers, but not over positive infinity.
 fn larger(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -83,7 +83,7 @@ fn smaller(a: f64, b: f64) -> f64 {
     -larger(-a, -b)
 }
 
-/// To so many digits behind the point; up from a half on, or from what is given.
+/// Rounds to a number of decimal places; fractions at or above 0.5, or the given threshold, round up.
 fn round(args: &[Value]) -> Done {
     let from = args.get(2).map_or(0.5, to_float);
     let power = ten_to(int(&args[1]));
@@ -92,7 +92,7 @@ fn round(args: &[Value]) -> Done {
     Ok(Value::Float(rounded / power))
 }
 
-/// `math.Pow(10, n)`, to its last bit: the fraction of ten and its power of two, squared for each bit of `n`.
+/// `math.Pow(10, n)`, bit-exact: Go multiplies mantissa and exponent of ten separately, by repeated squaring over the bits of `n`.
 fn ten_to(n: i64) -> f64 {
     let (mut fraction, mut exponent) = (0.625, 4_i32);
     let (mut product, mut shift) = (1.0, 0_i32);
@@ -117,7 +117,7 @@ fn ten_to(n: i64) -> f64 {
     if n < 0 {
         (product, shift) = (1.0 / product, -shift);
     }
-    // In two steps: neither power of two alone is beyond a float.
+    // In two steps, because one power of two could overflow a float.
     let half = shift / 2;
     product * 2.0_f64.powi(half) * 2.0_f64.powi(shift - half)
 }
@@ -131,7 +131,7 @@ fn until_step(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(List::ints(steps(machine, int(&args[0]), int(&args[1]), int(&args[2]))?).into())
 }
 
-/// From `start` up or down to `end`, without it.
+/// Numbers from `start` up or down to `end`, exclusive.
 fn steps(
     machine: &mut Machine<'_>,
     start: i64,
@@ -146,7 +146,7 @@ fn steps(
     Ok((0..).map(move |n: i64| start.wrapping_add(n.wrapping_mul(step))).take(count))
 }
 
-/// The same as a text, with the last of them; like the program of that name.
+/// The sequence as text, inclusive of `end`, like the `seq` program.
 fn seq(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let beyond = |start: i64, end: i64| if end < start { end.wrapping_sub(1) } else { end.wrapping_add(1) };
     let direction = |start: i64, end: i64| if end < start { -1 } else { 1 };

@@ -1,25 +1,25 @@
-//! `merge` and `mergeOverwrite`, as `mergo` merges maps.
+//! `merge` and `mergeOverwrite`, with the semantics of Go's `mergo` for maps.
 //!
-//! The first map is changed in place. What it takes from another it shares with it: a map that comes in whole is
-//! the same map in both afterwards.
+//! The first map is changed in place. A nested map that is taken over whole is shared by both maps afterwards.
 
 use super::defaults::is_empty;
 use super::dicts::{MAX_DEPTH, steps_to_move, too_deep};
 use crate::exec::Machine;
 use crate::value::{Map, Str, Value};
 
-/// Which value is kept where both maps have one.
+/// Precedence where both maps have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Win {
-    /// Ours, unless it is empty; a nil never comes in.
+    /// The destination wins, unless its value is empty. A nil source value is ignored.
     First,
-    /// Theirs, be it empty or nil.
+    /// The source wins, even if its value is empty or nil.
     Last,
 }
 
-/// Looking for a key, and putting it into its place.
+/// Steps to look up a key and insert an entry.
 const STEPS_FOR_ENTRY: u64 = 8;
 
+/// Merges `from` into `into`, recursively for nested maps.
 pub(super) fn merge(
     machine: &mut Machine<'_>,
     into: &Map,
@@ -33,7 +33,7 @@ pub(super) fn merge(
     if depth > MAX_DEPTH {
         return Err(too_deep());
     }
-    // What is merged may be part of what it is merged into, and change meanwhile.
+    // A snapshot, because `from` may be part of `into` and change during the merge.
     for (key, theirs) in from.snapshot() {
         machine.wrote(size_of::<Value>())?;
         machine.charge(STEPS_FOR_ENTRY)?;
@@ -58,5 +58,5 @@ pub(super) fn merge(
     Ok(())
 }
 
-/// What Go says of a value of any type for a map of texts.
+/// Go's error for assigning an `interface {}` value into a map of strings.
 const UNFIT: &str = "reflect.Value.SetMapIndex: value of type interface {} is not assignable to type string";

@@ -1,7 +1,7 @@
-//! The functions of Helm: sprig's, and its own.
+//! Template functions of Helm: those of sprig, and Helm's own.
 //!
-//! A module per subject, each with its table of rows (`name`, types of parameters, variadic, how); [`table`] puts them
-//! together over Go's own. What a function refuses and in which words is as in Helm.
+//! One module per subject. Each has a table of rows (name, parameter types, variadic, implementation); [`table`] merges them over
+//! Go's built-in functions. Refused arguments and error messages are those of Helm.
 
 #![expect(clippy::unnecessary_wraps, reason = "the functions of the table have one shape")]
 
@@ -35,7 +35,7 @@ pub use defaults::SAID_BY_CHART;
 use crate::exec::Functions;
 use crate::profile::Profile;
 
-/// Every function that a chart can call under this Helm.
+/// Returns all functions that a chart can call in this Helm version.
 pub fn table(profile: Profile) -> Functions {
     let mut functions = Functions::builtin();
     functions.profile = profile;
@@ -67,7 +67,7 @@ pub fn table(profile: Profile) -> Functions {
     functions
 }
 
-/// What Helm 4 added.
+/// Functions that Helm 4 added.
 #[rustfmt::skip]
 const NOT_IN_HELM3: &[&str] = &[
     "mustToYaml", "mustToToml",

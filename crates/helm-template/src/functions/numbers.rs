@@ -1,4 +1,4 @@
-//! Numbers out of anything, as `spf13/cast` makes them: what is none is zero.
+//! Conversion of any value to a number, like Go's `spf13/cast`. Values without a numeric form are zero.
 
 use crate::go::{parse_float, parse_int};
 use crate::value::Value;
@@ -28,14 +28,14 @@ pub(super) fn to_float(value: &Value) -> f64 {
     }
 }
 
-/// Go leaves open what becomes of a float beyond an integer's range; its processors give the least integer.
+/// Go leaves the conversion of an out-of-range float undefined; on amd64 the result is the minimum integer.
 #[expect(clippy::cast_possible_truncation, reason = "what is out of range is caught before")]
 fn whole(n: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&n) { n as i64 } else { i64::MIN }
 }
 
-/// `1.00` without the zeros behind its point, and the point.
+/// Removes a fraction of only zeros: `1.00` becomes `1`.
 fn without_zeros(text: &str) -> &str {
     let stem = text.trim_end_matches('0');
     match stem.strip_suffix('.') {
@@ -44,7 +44,7 @@ fn without_zeros(text: &str) -> &str {
     }
 }
 
-/// `strconv.Atoi`, or zero.
+/// `strconv.Atoi`, or zero on error.
 pub(super) fn decimal(text: &str) -> i64 {
     if text.contains('_') { 0 } else { text.parse().unwrap_or_default() }
 }

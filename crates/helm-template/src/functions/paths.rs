@@ -1,4 +1,4 @@
-//! Paths and addresses of the web.
+//! Path and URL functions.
 
 use crate::exec::{Machine, Row, Run};
 use crate::go::path;
@@ -9,7 +9,7 @@ type Done = Result<Value, Str>;
 
 const TEXT: &[Type] = &[Type::String];
 
-// A chart is rendered the same everywhere: paths of the system are those with slashes.
+// A chart renders the same on every platform: `os*` functions use slash-separated paths.
 #[rustfmt::skip]
 pub(super) const FUNCTIONS: &[Row] = &[
     ("base",     TEXT,         false, Run::Plain(base)),
@@ -88,7 +88,7 @@ fn url_join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(Value::string_of(url.write()))
 }
 
-/// A part of the address; empty where the map has none.
+/// A component of the URL; empty if the map lacks it.
 fn part(map: &Value, name: &str) -> Result<Vec<u8>, Str> {
     let Some(value) = map.as_map().and_then(|map| map.get(name)) else { return Ok(Vec::new()) };
     if value.is_nil() {

@@ -1,4 +1,4 @@
-//! What nobody can foretell: letters, numbers, bytes, UUIDs.
+//! Random strings, numbers, bytes and UUIDs.
 
 use crate::exec::{Machine, Row, Run};
 use crate::go;
@@ -20,24 +20,24 @@ const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmn
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";
 
-/// More characters than this nobody needs, but whoever wants to use up memory and time.
+/// Maximum number of random characters or bytes per call, to bound memory and time.
 const MOST: usize = 1 << 20;
 
-/// So many characters, each of the alphabet's as likely as the next; none if fewer than none are asked for.
+/// `count` characters drawn uniformly from the alphabet. A negative count gives an empty string.
 fn text(machine: &mut Machine<'_>, count: &[Value], alphabet: &[u8]) -> Result<Value, Str> {
     let count = length(usize::try_from(number(count, 0)).unwrap_or(0))?;
     draw(machine, count)?;
     Ok(letters(machine.outside.random, count, alphabet).into())
 }
 
-/// Counts a draw of so many random bytes: the host is asked for them, once or in pieces.
+/// Charges a draw of `bytes` random bytes: a fixed cost per call to the host, and a cost per byte.
 fn draw(machine: &Machine<'_>, bytes: usize) -> Result<(), Str> {
     const STEPS_TO_ASK: u64 = 20;
     const BYTES_PER_STEP: u64 = 2;
     machine.budget().charge(STEPS_TO_ASK + bytes as u64 / BYTES_PER_STEP)
 }
 
-/// The visible characters and the space.
+/// Printable ASCII, including the space.
 fn ascii(machine: &mut Machine<'_>, count: &[Value]) -> Result<Value, Str> {
     let alphabet: Vec<u8> = (b' '..=b'~').collect();
     text(machine, count, &alphabet)
@@ -49,14 +49,14 @@ fn letters(random: &dyn Random, count: usize, alphabet: &[u8]) -> String {
     let mut pool = [0; 64];
     while out.len() < count {
         random.fill(&mut pool);
-        // A draw beyond the alphabet is drawn again: folding it back would make some letters likelier.
+        // Draws beyond the alphabet are rejected: a modulo would make some letters more likely.
         let drawn = pool.iter().filter_map(|byte| alphabet.get(usize::from(byte & mask)));
         out.extend(drawn.take(count - out.len()).map(|&letter| char::from(letter)));
     }
     out
 }
 
-/// As base64.
+/// Random bytes as base64.
 fn bytes(machine: &mut Machine<'_>, count: &[Value]) -> Result<Value, Str> {
     let count =
         usize::try_from(number(count, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
@@ -74,7 +74,7 @@ fn length(count: usize) -> Result<usize, Str> {
     Ok(count)
 }
 
-/// From the first number up to, and without, the second.
+/// A random number from the first bound, inclusive, to the second, exclusive.
 fn int(machine: &mut Machine<'_>, bounds: &[Value]) -> Result<Value, Str> {
     draw(machine, 8)?;
     let (min, max) = (number(bounds, 0), number(bounds, 1));
@@ -83,7 +83,7 @@ fn int(machine: &mut Machine<'_>, bounds: &[Value]) -> Result<Value, Str> {
     Ok(Value::Int(min.wrapping_add_unsigned(drawn)))
 }
 
-/// One of the numbers below `span`, each as likely as the next.
+/// A uniform random number below `span`.
 fn below(random: &dyn Random, span: u64) -> u64 {
     let mask = span.checked_next_power_of_two().map_or(u64::MAX, |power| power - 1);
     loop {
@@ -101,7 +101,7 @@ fn uuid(random: &dyn Random) -> String {
     random.fill(&mut bytes);
     let mut id = u128::from_be_bytes(bytes);
     id = id & !(0xf << 76) | 4 << 76; // version 4: random
-    id = id & !(0b11 << 62) | 0b10 << 62; // the usual variant
+    id = id & !(0b11 << 62) | 0b10 << 62; // RFC 9562 variant
     let hex = format!("{id:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| hex.get(part).unwrap_or_default());
     parts.join("-")
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// Every byte in turn: not random at all, and even.
+    /// Counts up: deterministic, and evenly distributed.
     struct Counting(Cell<u8>);
 
     impl Random for Counting {

@@ -1,4 +1,4 @@
-//! Regular expressions.
+//! Regular expression functions.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("regexQuoteMeta",             ONE,     false, Run::Plain(|args| Ok(Value::string_of(quote_meta(bytes(&args[0])))))),
 ];
 
-/// Charts come back to the same few expressions, often in loops.
+/// Cache capacity per profile and alphabet. Charts use the same few expressions repeatedly, often in loops.
 const KEPT: usize = 256;
 
 type Kept = HashMap<(Profile, Alphabet), HashMap<Box<str>, Rc<Expression>>>;
@@ -43,7 +43,7 @@ thread_local! {
     static COMPILED: RefCell<Kept> = RefCell::new(Kept::new());
 }
 
-/// The expression that the first argument is, for the text that is the second.
+/// Compiles the first argument, for matching against the second argument.
 fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     let profile = machine.functions.profile;
     let pattern = match &args[0] {
@@ -68,7 +68,7 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
             }
         };
         machine.charge(expression.steps_to_compile())?;
-        // What is larger than usual, as long patterns come to, is not kept.
+        // Larger expressions are not cached.
         if expression.is_small() {
             if kept.len() >= KEPT {
                 kept.clear();
@@ -77,7 +77,7 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
         }
         Ok(expression)
     })?;
-    // The first search; for each that follows in the same text there is a toll.
+    // Charges the first search. Later searches in the same text are charged through `toll`.
     machine.charge(expression.steps(args.get(1).map_or(0, Value::width)))?;
     Ok(expression)
 }
@@ -89,7 +89,7 @@ fn toll(machine: &mut Machine<'_>) -> impl FnMut(u64, usize) -> Result<(), Str> 
     }
 }
 
-/// As [`must`], for the functions that panic where it is none.
+/// Like [`must`], for the functions that panic in Go when the expression is invalid.
 fn compile(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     must(machine, args).map_err(|why| {
         let pattern = args[0].text().unwrap_or_default();
@@ -114,7 +114,7 @@ fn strings(found: &[&[u8]]) -> Value {
     List::texts(found.iter().map(|bytes| Value::string_of(bytes.to_vec()))).into()
 }
 
-/// The one function that overlooks a bad expression.
+/// The only function that ignores an invalid expression.
 fn is_match(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(must(machine, args).is_ok_and(|expression| expression.is_match(&subject(args))).into())
 }

@@ -1,7 +1,7 @@
-//! Texts: cut, padded, joined, compared.
+//! String functions: cutting, padding, joining, comparing.
 //!
-//! Go's strings are bytes, and so are ours here: a cut may fall into a character. Where nothing changes, the text
-//! itself comes back and is not copied.
+//! Go's strings are byte strings, and so are these: a cut may fall inside a character. A result that equals its argument shares
+//! the argument's allocation.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -69,7 +69,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     memmem::find(text, part).is_some()
 }
 
-/// A part of a string; the string itself where that is all of it.
+/// A byte range of a string; the string itself if the range covers all of it.
 pub(super) fn part(of: &Value, range: Range<usize>) -> Value {
     match of {
         whole if range.len() == bytes(whole).len() => whole.clone(),
@@ -90,7 +90,7 @@ fn trim(args: &[Value]) -> Done {
 
 fn trim_all(args: &[Value]) -> Done {
     let (of, whole) = (text(&args[0]), text(&args[1]));
-    // Either text can be long.
+    // A set, because both strings can be long.
     let many: HashSet<char> = if of.len() > 16 { of.chars().collect() } else { HashSet::new() };
     let among = |c: char| if many.is_empty() { of.contains(c) } else { many.contains(&c) };
     let start = whole.len() - whole.trim_start_matches(among).len();
@@ -113,7 +113,7 @@ fn trim_suffix(args: &[Value]) -> Done {
     Ok(part(&args[1], 0..to))
 }
 
-/// The first bytes of a text, or with a negative number the last.
+/// The first bytes of a string; with a negative number, the last.
 fn trunc(args: &[Value]) -> Done {
     let (wanted, length) = (int(&args[0]), bytes(&args[1]).len());
     let size = usize::try_from(wanted.unsigned_abs()).unwrap_or(usize::MAX);
@@ -211,7 +211,7 @@ fn replace(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(Value::string_of(out))
 }
 
-/// A text in another case; itself where it is in that case already.
+/// A string mapped to another case; the original value if nothing changes.
 fn cased(value: &Value, case: fn(char) -> char) -> Value {
     let whole = text(value);
     if whole.chars().all(|c| case(c) == c) {
@@ -229,7 +229,7 @@ fn quote(args: &[Value]) -> Done {
 }
 
 fn single_quote(args: &[Value]) -> Done {
-    // Unlike `quote` it prints bytes as a list of numbers.
+    // Unlike `quote`, `squote` prints bytes as a list of numbers.
     let quoted = |value: &Value| match value {
         Value::String(text) => format!("'{text}'"),
         value => format!("'{}'", print(value)),
@@ -241,7 +241,7 @@ fn cat(args: &[Value]) -> Done {
     Ok(spaced(args, print).into())
 }
 
-/// What is not nil, with spaces between.
+/// Formats all non-nil arguments, separated by spaces.
 fn spaced(args: &[Value], form: impl Fn(&Value) -> String) -> String {
     let mut words = args.iter().filter(|arg| arg.is_some()).map(form);
     let mut out = words.next().unwrap_or_default();
@@ -256,7 +256,7 @@ fn plural(args: &[Value]) -> Done {
     Ok(args[usize::from(int(&args[2]) != 1)].clone())
 }
 
-/// `strings.SplitN`: at each separator, or before each character where that is empty, but into no more than `most`.
+/// `strings.SplitN`: splits at each separator, or before each character if the separator is empty, into at most `most` parts.
 fn split<'t>(text: &'t [u8], separator: &[u8], most: Option<usize>) -> Vec<&'t [u8]> {
     let most = most.unwrap_or(usize::MAX);
     let mut parts = Vec::new();
@@ -286,7 +286,7 @@ fn split<'t>(text: &'t [u8], separator: &[u8], most: Option<usize>) -> Vec<&'t [
     parts
 }
 
-/// How many bytes the first character has; what is none counts as one.
+/// The length of the first character in bytes; 1 for invalid UTF-8.
 fn character(text: &[u8]) -> usize {
     let end = text.len().min(4);
     match std::str::from_utf8(&text[..end]) {
@@ -298,7 +298,7 @@ fn character(text: &[u8]) -> usize {
     }
 }
 
-/// As [`split`], if there is room for so many texts.
+/// Like [`split`], if the parts fit the budget.
 fn parts<'t>(
     machine: &Machine<'_>,
     text: &'t [u8],
@@ -310,7 +310,7 @@ fn parts<'t>(
     Ok(parts)
 }
 
-/// What a text takes up beside its bytes.
+/// Memory of one part besides its bytes.
 const PART: usize = 4 * size_of::<Value>();
 
 fn split_all(machine: &mut Machine<'_>, args: &[Value]) -> Done {
@@ -327,13 +327,13 @@ fn split_n(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(numbered(parts(machine, bytes(&args[2]), bytes(&args[0]), most)?))
 }
 
-/// The parts under `_0`, `_1` and so on.
+/// A map of the parts under `_0`, `_1` and so on.
 fn numbered(parts: Vec<&[u8]>) -> Value {
     let parts = parts.into_iter().enumerate();
     Map::strings_of(parts.map(|(at, part)| (format!("_{at}").into(), Value::string_of(part.to_vec())))).into()
 }
 
-/// sprig's `strslice`: the elements of a list as texts, without nils; of anything else, itself.
+/// sprig's `strslice`: the non-nil elements of a list as strings; for any other value, a list of that value.
 fn strings_of(value: &Value) -> List {
     match value {
         Value::List(list) if list.is_strings() => list.clone(),
@@ -367,7 +367,7 @@ fn sort_alpha(args: &[Value]) -> Done {
     Ok(List::texts(items).into())
 }
 
-/// Any order of the characters, by chance.
+/// A random permutation of the characters.
 fn shuffle(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     const STEPS_PER_CHARACTER: u64 = 2;
     const DRAWN_AT_ONCE: usize = 512;
@@ -375,7 +375,7 @@ fn shuffle(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     machine.charge(text.len() as u64 * STEPS_PER_CHARACTER)?;
     machine.room_for(text.len().saturating_mul(size_of::<char>()))?;
     let mut characters: Vec<char> = text.chars().collect();
-    // The host is asked for many numbers at once: each call takes longer than a swap.
+    // Random numbers are drawn in batches: each call to the host takes longer than a swap.
     let (mut drawn, mut used) = ([[0; 8]; DRAWN_AT_ONCE], DRAWN_AT_ONCE);
     for at in (1..characters.len()).rev() {
         if used == drawn.len() {
@@ -385,7 +385,7 @@ fn shuffle(machine: &mut Machine<'_>, args: &[Value]) -> Done {
         }
         let chance = drawn[used];
         used += 1;
-        // The remainder is as good as even: a text is short beside 2^64.
+        // The modulo bias is negligible: a text is short compared with 2^64.
         let other = u64::from_le_bytes(chance) % (at as u64 + 1);
         characters.swap(at, usize::try_from(other).unwrap_or(at));
     }

@@ -1,4 +1,4 @@
-//! Templates inside templates, and what lies outside: `include`, `tpl`, `lookup`, `getHostByName`.
+//! Functions that run templates or query the environment: `include`, `tpl`, `lookup`, `getHostByName`.
 
 use crate::exec::{Error, Machine, Row, Run};
 use crate::value::{Str, Type, Value};
@@ -19,7 +19,7 @@ fn text(values: &[Value], at: usize) -> Str {
     }
 }
 
-/// What came as an argument of any type is passed on as what it is.
+/// The second argument, passed on with its concrete type.
 fn data(values: &[Value]) -> Value {
     values.get(1).cloned().unwrap_or_default().unboxed()
 }
@@ -55,7 +55,7 @@ mod tests {
 
     fn run(text: &str) -> String {
         let functions = table(Profile::Helm4);
-        // Without optimisations the stack of so many templates is large.
+        // Without optimisation, this many nested templates need a large stack.
         let limits = Limits { depth: 10_000, ..Limits::default() };
         let budget = Budget::new(limits, &Unlimited);
         let parsed = parse("t", text, &functions).unwrap();
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Deep inside each other, with many parentheses at each level, on the small stack of a test.
+    /// Deep recursion with many parentheses at each level, on the small stack of a test thread.
     #[test]
     fn endless_recursion_ends() {
         let (open, close) = ("(print ".repeat(50), ")".repeat(50));

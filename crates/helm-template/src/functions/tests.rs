@@ -1,4 +1,4 @@
-//! Calls of functions and what Helm 3.17 made of them.
+//! Function calls and the results of Helm 3.17.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn values() -> Value {
     map(vec![("Values", values.named("chartutil.Values").into())]).into()
 }
 
-/// What comes out, or what went wrong: where, at what, and why, without what is the same in all errors.
+/// The output, or the error without the prefix that all errors share.
 fn run(text: &str) -> String {
     let functions = table(Profile::Helm3);
     let templates = match parse("t", text, &functions) {
@@ -414,7 +414,7 @@ fn what_contains_itself_is_no_end_of_the_stack() {
 }
 
 proptest! {
-    /// Whatever is given to whichever function, there is an answer.
+    /// No function panics, whatever its arguments.
     #[test]
     fn no_call_panics(
         name in prop::sample::select(
@@ -439,7 +439,7 @@ proptest! {
     }
 }
 
-/// Compiling it each time would be more work than is allowed here.
+/// The step limit of the test would be exceeded if every iteration compiled the expression.
 #[test]
 fn an_expression_is_compiled_once() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Conversion of numbers and texts, and questions about Go types.
+//! Conversion between numbers and strings, and Go type inspection.
 
 use super::arguments::{Done, text};
 use super::numbers::{decimal, to_float, to_int};
@@ -30,12 +30,12 @@ fn are_equal(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     Ok(equal.into())
 }
 
-/// A file mode as it is written, `0755`, as the number that it is.
+/// Parses an octal file mode such as `0755`.
 fn octal(value: &Value) -> i64 {
     i64::from_str_radix(&print(value), 8).unwrap_or_default()
 }
 
-/// A pointer to the type will do as well.
+/// Also accepts a pointer to the type.
 fn type_is_like(args: &[Value]) -> Done {
     let (wanted, is) = (text(&args[0]), args[1].type_name());
     Ok((wanted == is || Some(wanted.as_ref()) == is.strip_prefix('*')).into())

@@ -1,4 +1,4 @@
-//! Versions: `semver` and `semverCompare`.
+//! `semver` and `semverCompare`.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -33,7 +33,7 @@ fn compare(args: &[Value], profile: Profile) -> Done {
     Ok(constraints.check(&version).into())
 }
 
-/// A version as templates hold it: what `semver` gives is a pointer, what its methods give is not.
+/// A `semver.Version` as templates see it. `semver` returns a pointer; the version's methods return values.
 struct SemVer {
     version: Version,
     profile: Profile,

@@ -1,7 +1,6 @@
-//! Words of a text: their cases, their initials, lines that hold only so many of them.
+//! Word functions: case conversion, initials, word wrapping.
 //!
-//! What goes by bytes here (`initials`, `nospace`, `wrap`, `abbrev`) does so in Go, too, and takes apart what is not
-//! ASCII.
+//! `initials`, `nospace`, `wrap` and `abbrev` work on bytes, as in Go, and so break up characters outside ASCII.
 
 use memchr::{memchr, memrchr};
 
@@ -14,7 +13,7 @@ use crate::go::letters::{
 };
 use crate::value::Value;
 
-/// Every word begins with a capital.
+/// Capitalises every word.
 pub(super) fn title(text: &str) -> String {
     let inside = |c: char| {
         if c.is_ascii() {
@@ -28,7 +27,7 @@ pub(super) fn title(text: &str) -> String {
     text.chars().map(&mut case).collect()
 }
 
-/// No word begins with a capital.
+/// Lower-cases the first letter of every word.
 pub(super) fn untitle(text: &str) -> String {
     let mut first = true;
     let case = |c: char| {
@@ -95,7 +94,7 @@ pub(super) fn abbrev_both(args: &[Value]) -> Done {
     Ok(if too_narrow { args[2].clone() } else { abbreviated(&args[2], left, right) })
 }
 
-/// No more than `width` bytes of a text, dots included, among them the one at `offset`.
+/// At most `width` bytes of a string, including the dots and the byte at `offset`.
 fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
     const DOTS: &[u8] = b"...";
     const WIDTH: i64 = 3;
@@ -120,12 +119,12 @@ fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
     })
 }
 
-/// Lines of so many bytes, where there are spaces.
+/// Wraps text at spaces into lines of at most `width` bytes.
 pub(super) fn wrap(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     wrapped(machine, &args[1], int(&args[0]), b"\n", false)
 }
 
-/// The same, with this between lines; long words are cut.
+/// Like [`wrap`], with a custom line separator; long words are cut.
 pub(super) fn wrap_with(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     let between = if bytes(&args[1]).is_empty() { b"\n" } else { bytes(&args[1]) };
     wrapped(machine, &args[2], int(&args[0]), between, true)
@@ -144,7 +143,7 @@ fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8],
             rest = &rest[1..];
             continue;
         }
-        // Where the line ends, and where the next begins.
+        // The end of this line and the start of the next.
         let (end, next) = match memrchr(b' ', &rest[..=width]) {
             Some(space) => (space, space + 1),
             None if cut => (width, width),
@@ -166,12 +165,12 @@ fn joins(c: char) -> bool {
     c == '-' || c == '_' || c.is_whitespace()
 }
 
-/// `SomeWords`, of words with spaces, hyphens and underscores between.
+/// `SomeWords`, from words joined by spaces, hyphens or underscores.
 pub(super) fn camel(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars();
     let Some(mut current) = rest.next() else { return out };
-    // What joins is kept where it stands in front. (At the very end of the text it comes twice.)
+    // Leading joiners are kept. A text of joiners only gets its last one doubled, as in sprig.
     while joins(current) {
         out.push(current);
         let Some(next) = rest.next() else {
@@ -201,7 +200,7 @@ pub(super) fn camel(text: &str) -> String {
     out
 }
 
-/// What a word of `snakecase` is made of.
+/// The class of a token in `snakecase`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Nothing,
@@ -213,7 +212,7 @@ enum Word {
     Other,
 }
 
-/// `some_words` or `some-words`, of a text in any case.
+/// `some_words` or `some-words`, from a text in any case.
 pub(super) fn separated(text: &str, joint: char) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let (mut kind, mut word, mut rest) = next_word(text);
@@ -242,14 +241,14 @@ pub(super) fn separated(text: &str, joint: char) -> String {
                 let number = word;
                 (kind, word, rest) = next_word(rest);
                 if kind != Word::Letters {
-                    // The number belongs to the word before it: `bld4_floor`.
+                    // The number belongs to the preceding word: `bld4_floor`.
                     add(&mut out, Word::Number, number, joint);
                     if !matches!(kind, Word::Joint | Word::Punctuation) {
                         out.push(joint);
                     }
                     continue;
                 }
-                // The number belongs to the small letters behind it: `http_2xx`.
+                // The number belongs to the following lower-case letters: `http_2xx`.
                 out.push(joint);
                 add(&mut out, Word::Number, number, joint);
                 while matches!(kind, Word::Letters | Word::Number) {
@@ -280,7 +279,7 @@ fn add(out: &mut String, kind: Word, word: &str, joint: char) {
     }));
 }
 
-/// The first word of a text, what it is, and what follows.
+/// The first token of a text: class, text and remainder.
 fn next_word(text: &str) -> (Word, &str, &str) {
     let (first, size) = next_character(text, char::REPLACEMENT_CHARACTER);
     if first == char::REPLACEMENT_CHARACTER {
@@ -304,7 +303,7 @@ fn next_word(text: &str) -> (Word, &str, &str) {
     (kind, &text[..end], &text[end..])
 }
 
-/// How far characters of one kind go, from `at` on.
+/// The end of a run of characters of one class, starting at `at`.
 fn run(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -> usize {
     while at < text.len() {
         let (next, size) = next_character(&text[at..], last);
@@ -317,8 +316,8 @@ fn run(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -
     at
 }
 
-/// A word that begins with a capital ends where the small letters do; of several capitals the last belongs to the
-/// small letter behind it.
+/// The end of a word that starts with a capital. The word ends with its lower-case letters. Of several capitals, the last one
+/// belongs to the lower-case letter that follows.
 fn capitals(text: &str, first: char, at: usize) -> usize {
     if at >= text.len() {
         return at;
@@ -340,13 +339,13 @@ fn capitals(text: &str, first: char, at: usize) -> usize {
     end
 }
 
-/// The next character that is one, and how many bytes it takes with what was skipped; at the end the one before.
+/// The next character other than U+FFFD, and the bytes consumed up to its end. At the end of the text, `before`.
 fn next_character(text: &str, before: char) -> (char, usize) {
     let valid = text.char_indices().find(|(_, c)| *c != char::REPLACEMENT_CHARACTER);
     valid.map_or((before, text.len()), |(at, c)| (c, at + c.len_utf8()))
 }
 
-/// A letter of an alphabet: Chinese characters are none.
+/// A letter, except CJK ideographs.
 fn alphabetic(c: char) -> bool {
     is_letter(c)
         && !matches!(c, '\u{3400}'..='\u{4D85}' | '\u{4E00}'..='\u{9FCC}' | '\u{20000}'..='\u{2B81D}')

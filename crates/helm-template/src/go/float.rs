@@ -1,4 +1,4 @@
-//! Floats as Go writes them.
+//! Floating-point formatting, as in Go's `strconv.FormatFloat`.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub enum Form {
     Exponent,
     /// `1000000`
     Fixed,
-    /// The exponent only where it is large: the form of `%v`.
+    /// Exponent form only for large or small exponents: the form of `%v`.
     General,
     /// `0x1.8p+01`
     Hex,
@@ -17,10 +17,10 @@ pub enum Form {
     Binary,
 }
 
-/// No float has more decimal digits behind the point than this; what is asked for beyond are zeros.
+/// No float has more decimal places than this; further digits are zeros.
 const MOST_DIGITS: usize = 1_100;
 
-/// Without a precision, the fewest digits that read back as the same number.
+/// Formats a float. Without a precision, it uses the fewest digits that parse back to the same number.
 pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -46,7 +46,7 @@ pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
     }
 }
 
-/// Sign, mantissa and the power of two that it is multiplied by.
+/// Sign, mantissa and the power of two that multiplies it.
 fn binary(value: f64) -> (&'static str, u64, i32) {
     let bits = value.to_bits();
     let sign = if bits >> 63 == 1 { "-" } else { "" };
@@ -58,13 +58,13 @@ fn binary(value: f64) -> (&'static str, u64, i32) {
 }
 
 fn hex(value: f64, precision: Option<usize>) -> String {
-    /// Hexadecimal digits behind the point.
+    /// Hexadecimal digits after the point.
     const DIGITS: u32 = 13;
     let (sign, mut mantissa, mut power) = binary(value);
     if mantissa == 0 {
         power = 0;
     } else {
-        // One bit before the point.
+        // Normalise to one bit before the point.
         let shift = mantissa.leading_zeros().saturating_sub(11);
         mantissa <<= shift;
         power += 52 - i32::try_from(shift).unwrap_or(0);
@@ -106,10 +106,10 @@ fn exponent(value: f64, precision: Option<usize>) -> String {
     format!("{mantissa}{zeros}e{sign}{digits:0>2}")
 }
 
-/// Mantissa and exponent with the fewest digits that read back as the same number. Of two that are equally near Go
-/// takes the even one.
+/// Mantissa and exponent with the fewest digits that parse back to the same number. Of two equally near candidates, Go takes the
+/// even one.
 fn shortest(value: f64) -> String {
-    /// A number that stands half way between two has more digits than this.
+    /// A tie between two candidates occurs only with more digits than this.
     const MANY: usize = 14;
     let text = format!("{value:e}");
     let digits = text.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
@@ -123,7 +123,7 @@ fn shortest(value: f64) -> String {
     text
 }
 
-/// A number's sign, its digits without zeros at the end, and the power of ten of the first.
+/// Sign, digits without trailing zeros, and the power of ten of the first digit.
 fn parts(text: &str) -> (&str, String, i32) {
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
@@ -146,7 +146,7 @@ fn general(value: f64, precision: Option<usize>) -> String {
         None => shortest(value),
     };
     let (sign, digits, power) = parts(&text);
-    // The shortest form has no precision to decide by, and takes six.
+    // The shortest form has no precision to derive a threshold from; this value is 6 here.
     let threshold = significant.map_or(6, |limit| i32::try_from(limit).unwrap_or(i32::MAX));
     if power >= -4 && power < threshold {
         return without_exponent(sign, &digits, power);
@@ -159,7 +159,7 @@ fn general(value: f64, precision: Option<usize>) -> String {
         out.push_str(rest);
     }
     let sign = if power < 0 { '-' } else { '+' };
-    // A String takes whatever is written to it.
+    // Writing to a String cannot fail.
     let _ = write!(out, "e{sign}{:02}", power.unsigned_abs());
     out
 }
@@ -200,7 +200,7 @@ mod tests {
             (123_456_789.5, "1.234567895e+08", "1.23e+08"),
             (0.0, "0", "0"),
             (1e21, "1e+21", "1e+21"),
-            // Half way between ...2 and ...3.
+            // A tie between ...2 and ...3.
             (-777_707_444_638_603.2, "-7.777074446386032e+14", "-7.78e+14"),
         ];
         for (value, shortest, three) in table {

@@ -1,4 +1,4 @@
-//! Characters as Go's `unicode` sorts them: by general category, and with cases that are one character each.
+//! Character categories and simple case mapping, as in Go's `unicode`.
 
 use unicode_properties::{
     GeneralCategory as Category, GeneralCategoryGroup as Group, UnicodeGeneralCategory,
@@ -32,8 +32,8 @@ pub fn is_punctuation(c: char) -> bool {
     c.general_category_group() == Group::Punctuation
 }
 
-/// The standard library gives the full mapping, in which a capital may be several characters; Go then has one or
-/// keeps the character.
+/// The upper-case mapping of one character to one character. The standard library gives the full mapping, in which the result may
+/// be several characters; Go then has a single-character mapping or keeps the character.
 pub fn to_upper(c: char) -> char {
     match c {
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => further(c, 8),
@@ -49,7 +49,7 @@ pub fn to_lower(c: char) -> char {
     }
 }
 
-/// The case of a word's first character: other than upper case where one character is two letters, and in Georgian.
+/// Title case. Differs from upper case for digraphs and in Georgian.
 pub fn to_title(c: char) -> char {
     match c {
         '\u{1C4}'..='\u{1C6}' => '\u{1C5}',

@@ -1,6 +1,11 @@
-//! What templates inherit from Go itself: how literals are written (`quote`, `number`) and how values are printed
-//! (`float`, `print`, `printf`, `verbs`); which characters are letters, and their cases (`letters`); bytes in letters
-//! (`encoding`).
+//! The parts of Go that templates depend on.
+//!
+//! Modules:
+//! - `quote`, `number`: literals.
+//! - `float`, `print`, `printf`, `verbs`: formatting of values, as in `fmt` and `strconv`.
+//! - `letters`: character categories and case mapping.
+//! - `encoding`: base64 and base32.
+//! - [`path`], [`url`], [`regexp`], [`time`]: the Go packages of these names.
 
 mod encoding;
 mod float;

@@ -1,27 +1,28 @@
-//! Number literals: which of Go's number types each could be.
+//! Number literals, and the Go number types that each can have.
 
 use super::quote::unquote;
 
-/// A literal can be several things at once: `1` is an integer and a float.
+/// A parsed literal. It can have several types at once: `1` is an integer and a float.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Number {
     pub int: Option<i64>,
     pub uint: Option<u64>,
     pub float: Option<f64>,
     pub complex: Option<(f64, f64)>,
-    /// Written so that it is a float where nothing else is asked for: with a point or an exponent.
+    /// Whether the literal defaults to a float: it has a point or an exponent.
     pub looks_float: bool,
 }
 
-/// Why it is none.
+/// Why a text is not a number literal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
     Syntax,
-    /// Digits alone, and too many.
+    /// An integer that is too large.
     Overflow,
 }
 
 impl Number {
+    /// Parses a literal, including character constants.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         if text.starts_with('\'') {
             let text = unquote(text).map_err(|_| Unreadable::Syntax)?;
@@ -36,7 +37,7 @@ impl Number {
         if int.is_some() || uint.is_some() {
             #[expect(clippy::cast_precision_loss, reason = "as Go does")]
             let float = int.map(|n| n as f64).or_else(|| uint.map(|n| n as f64));
-            // A hexadecimal integer may well contain an `e`.
+            // A hexadecimal integer may contain an `e`.
             return Ok(Self { int, uint, float, complex: None, looks_float: false });
         }
         let float = float(text).ok_or(Unreadable::Syntax)?;
@@ -69,7 +70,7 @@ impl Number {
     }
 }
 
-/// `1+2`, the `i` behind it already taken.
+/// Parses `1+2`, after the `i` suffix was removed.
 fn complex(text: &str) -> Option<Number> {
     let split = text.char_indices().skip(1).filter(|(at, c)| {
         let before = text[..*at].chars().last();
@@ -84,7 +85,7 @@ fn complex(text: &str) -> Option<Number> {
     Some(Number { complex: Some((re, im)), ..Number::default() })
 }
 
-/// Sign, radix, and digits without underscores, if those stand where they may.
+/// Sign, radix, and digits without underscores; `None` if an underscore is misplaced.
 fn digits(text: &str) -> Option<(bool, u32, String)> {
     let (negative, rest) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
@@ -113,7 +114,7 @@ fn digits(text: &str) -> Option<(bool, u32, String)> {
     Some((negative, radix, digits.replace('_', "")))
 }
 
-/// `strconv.ParseInt` with the radix that the text says: `010` is octal.
+/// `strconv.ParseInt` with base 0: `010` is octal.
 pub fn int(text: &str) -> Option<i64> {
     let (negative, radix, digits) = digits(text)?;
     let sign = if negative { "-" } else { "" };
@@ -134,7 +135,7 @@ fn uint(text: &str) -> Option<u64> {
     u64::from_str_radix(&digits, radix).ok()
 }
 
-/// `strconv.ParseFloat`, which knows words besides numbers.
+/// `strconv.ParseFloat`, which also accepts `inf`, `infinity` and `nan`.
 pub fn any_float(text: &str) -> Option<f64> {
     let (negative, rest) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
@@ -149,13 +150,13 @@ pub fn any_float(text: &str) -> Option<f64> {
     float(text)
 }
 
-/// Decimal or hexadecimal, the latter with a binary exponent.
+/// A decimal float, or a hexadecimal one with a binary exponent.
 fn float(text: &str) -> Option<f64> {
     let (negative, rest) = match text.strip_prefix(['+', '-']) {
         Some(rest) => (text.starts_with('-'), rest),
         None => (false, text),
     };
-    // Underscores stand between digits, or behind a prefix.
+    // Underscores are allowed between digits and after a prefix.
     let digit =
         |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X'));
     let bytes = rest.as_bytes();
@@ -168,7 +169,7 @@ fn float(text: &str) -> Option<f64> {
     let size = if let Some(hex) = plain.strip_prefix("0x") {
         hex_float(hex)?
     } else {
-        // The parser of the standard library also knows words.
+        // The standard library's parser also accepts words such as `inf`.
         let is_number = plain.starts_with(|c: char| c.is_ascii_digit() || c == '.');
         plain.parse::<f64>().ok().filter(|f| is_number && f.is_finite())?
     };

@@ -1,5 +1,6 @@
-//! Go's `path`: names of files with slashes, on whatever system. Bytes, because names need not be text.
+//! Go's `path`: slash-separated paths, on any platform. Paths are bytes, because file names need not be UTF-8.
 
+/// The shortest equivalent path (`path.Clean`).
 pub fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.starts_with(b"/");
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -9,7 +10,7 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
             b".." if parts.last().is_some_and(|last| *last != b"..") => {
                 parts.pop();
             }
-            // Above the root there is nothing.
+            // The parent of the root is the root.
             b".." if rooted => {}
             part => parts.push(part),
         }
@@ -22,7 +23,7 @@ pub fn clean(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Its last element.
+/// The last element of a path.
 pub fn base(path: &[u8]) -> &[u8] {
     if path.is_empty() {
         return b".";
@@ -33,12 +34,12 @@ pub fn base(path: &[u8]) -> &[u8] {
     if name.is_empty() { b"/" } else { name }
 }
 
-/// All but its last element.
+/// All but the last element of a path.
 pub fn dir(path: &[u8]) -> Vec<u8> {
     clean(&path[..memchr::memrchr(b'/', path).map_or(0, |at| at + 1)])
 }
 
-/// From the last dot of its last element on.
+/// The suffix of the last element that starts at its last dot.
 pub fn ext(path: &[u8]) -> &[u8] {
     match memchr::memrchr2(b'.', b'/', path) {
         Some(at) if path[at] == b'.' => &path[at..],

@@ -1,12 +1,12 @@
-//! `fmt.Print` and its kin: values in their plain form.
+//! `fmt.Print` and related functions: values in their default format.
 
 use super::verbs::{Spec, argument, write_numbers};
 use crate::value::Value;
 
-/// In place of a value that cannot be gone through. Go would come to the end of its stack.
+/// Printed for a value that contains itself. Go would overflow its stack.
 const ENDLESS: &str = "%!v(ENDLESS)";
 
-/// The plain form of a value: what `%v` gives, with U+FFFD for what is no character.
+/// The default format of a value, `%v`, with U+FFFD for invalid UTF-8.
 pub fn print(value: &Value) -> String {
     if let Value::String(text) = value {
         return text.as_ref().to_owned();
@@ -16,7 +16,7 @@ pub fn print(value: &Value) -> String {
     characters(out)
 }
 
-/// `fmt.Sprint`: a space between two operands neither of which is a string.
+/// `fmt.Sprint`: adds a space between two operands if neither is a string.
 pub fn print_all(values: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     let is_string = |value: &Value| value.string_bytes().is_some();
@@ -29,7 +29,7 @@ pub fn print_all(values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// `fmt.Sprintln`: a space between two operands, whatever they are.
+/// `fmt.Sprintln`: adds a space between any two operands.
 pub fn print_line(values: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for (at, value) in values.iter().enumerate() {
@@ -42,19 +42,19 @@ pub fn print_line(values: &[Value]) -> Vec<u8> {
     out
 }
 
-/// Writes the plain form of a value.
+/// Writes the default format of a value.
 pub fn write(out: &mut Vec<u8>, value: &Value) {
     checked(out, Spec::default(), 'v', value);
 }
 
-/// The plain form of a `[]byte`.
+/// The default format of a `[]byte`.
 pub fn print_bytes(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_numbers(&mut out, bytes);
     characters(out)
 }
 
-/// Writes a whole value, of which nobody has looked yet whether it has an end.
+/// Writes a value that has not been checked for cycles yet.
 pub(super) fn checked(out: &mut Vec<u8>, spec: Spec, verb: char, value: &Value) {
     if verb != 'T' && value.is_endless() {
         out.extend_from_slice(ENDLESS.as_bytes());
@@ -63,7 +63,7 @@ pub(super) fn checked(out: &mut Vec<u8>, spec: Spec, verb: char, value: &Value) 
     }
 }
 
-/// Bytes as text.
+/// Converts bytes to text, lossily.
 pub(super) fn characters(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|not| String::from_utf8_lossy(not.as_bytes()).into_owned())
 }

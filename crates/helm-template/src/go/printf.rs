@@ -1,19 +1,19 @@
-//! `fmt.Sprintf`: the format. What verbs make of values is in [`super::verbs`].
+//! `fmt.Sprintf`: parsing of the format string. [`super::verbs`] formats the values.
 
 use super::print::{characters, checked};
 use super::verbs::Spec;
 use crate::value::Value;
 
-/// Beyond this a width or precision is not believed.
+/// Go's maximum for a width or precision.
 const LARGEST: usize = 1_000_000;
 
-/// `fmt.Sprintf`, with U+FFFD for what is no character.
+/// `fmt.Sprintf`, with U+FFFD for invalid UTF-8.
 pub fn printf(format: &str, arguments: &[Value]) -> String {
     characters(printf_within(usize::MAX, format.as_bytes(), arguments).unwrap_or_default())
 }
 
-/// `fmt.Sprintf` of Go's strings, which may hold any bytes. None if it would be much longer than `most`: a few bytes of
-/// format can ask for any width, and for one argument any number of times.
+/// `fmt.Sprintf` on bytes, because Go strings may hold any bytes. Returns `None` if the result would be much longer than `most`: a
+/// short format can request any width, and can print one argument any number of times.
 pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> Option<Vec<u8>> {
     let mut printer = Printer {
         out: Vec::with_capacity(format.len() + 16),
@@ -39,27 +39,28 @@ pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> 
     Some(printer.out)
 }
 
+/// The state of one `Sprintf` call.
 #[expect(clippy::struct_excessive_bools, reason = "each is a thing to remember of its own")]
 struct Printer<'p> {
     out: Vec<u8>,
-    /// What is left of the format.
+    /// The unparsed rest of the format.
     rest: &'p [u8],
     arguments: &'p [Value],
-    /// The argument that comes next.
+    /// The index of the next argument.
     next: usize,
-    /// One was chosen by number: then nobody asks whether all were used.
+    /// An argument was selected by index; unused arguments are then not reported.
     reordered: bool,
-    /// The numbers in brackets made sense so far.
+    /// All bracketed indexes so far were valid.
     good_index: bool,
-    /// There is no closing bracket in the rest of the format: nobody need look for one again.
+    /// The rest of the format has no closing bracket, so it need not be searched again.
     unclosed: bool,
-    /// How long the text may become, and that it would be longer.
+    /// Maximum length of the output, and whether the output would exceed it.
     most: usize,
     too_long: bool,
 }
 
 impl<'p> Printer<'p> {
-    /// What follows a `%`.
+    /// Handles one directive, after its `%`.
     fn directive(&mut self) {
         self.good_index = true;
         let mut spec = self.flags();
@@ -81,7 +82,7 @@ impl<'p> Printer<'p> {
                 self.good_index = false;
             }
         }
-        // A dot at the very end is a verb, and none that there is.
+        // A dot at the very end is an unknown verb, not a precision.
         if self.rest.len() > 1 && self.skip(b'.') {
             if after_index {
                 self.good_index = false;
@@ -109,7 +110,7 @@ impl<'p> Printer<'p> {
                 None => self.complain(verb, "(MISSING)"),
                 Some(value) => {
                     if verb == 'v' {
-                        // With this verb a plus asks for the names of fields, and a sharp for Go's own syntax.
+                        // With `%v`, plus asks for field names and sharp for Go syntax.
                         spec =
                             Spec { plus: false, sharp: false, names: spec.plus, source: spec.sharp, ..spec };
                     }
@@ -169,7 +170,7 @@ impl<'p> Printer<'p> {
         while let Some(digit) = self.rest.first().filter(|byte| byte.is_ascii_digit()) {
             let so_far = number.unwrap_or(0);
             if so_far > LARGEST {
-                // Nothing of the format is believed after this.
+                // Go ignores the rest of the format after a number that is too large.
                 self.rest = &[];
                 return None;
             }
@@ -185,7 +186,7 @@ impl<'p> Printer<'p> {
         Some(value)
     }
 
-    /// A width or precision given as an argument.
+    /// A width or precision given as an argument (`*`).
     fn number(&mut self) -> Option<i64> {
         let number = match self.take()? {
             Value::Int(n) | Value::Int64(n) => Some(*n),
@@ -197,7 +198,7 @@ impl<'p> Printer<'p> {
         number.filter(|n| n.unsigned_abs() <= LARGEST as u64)
     }
 
-    /// `[n]`, if it stands here; whether a number was read.
+    /// Parses an argument index `[n]`, if present. Returns whether a number was read.
     fn index(&mut self) -> bool {
         if self.rest.first() != Some(&b'[') {
             return false;
@@ -222,7 +223,7 @@ impl<'p> Printer<'p> {
         number.is_some()
     }
 
-    /// Arguments that nobody asked for.
+    /// Reports unused arguments.
     fn extra(&mut self) {
         let Some(left) = self.arguments.get(self.next..).filter(|left| !left.is_empty() && !self.reordered)
         else {

@@ -1,13 +1,13 @@
-//! Strings as Go's source writes them.
+//! String literals in Go syntax, as in Go's `strconv`.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A literal that is none.
+/// Not a valid literal.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadSyntax;
 
-/// What a literal held: bytes, because escapes can name single ones.
+/// The value of a literal: bytes, because escapes can denote single bytes.
 pub type Quoted<'l> = Result<Cow<'l, [u8]>, BadSyntax>;
 
 impl std::fmt::Display for BadSyntax {
@@ -16,12 +16,12 @@ impl std::fmt::Display for BadSyntax {
     }
 }
 
-/// Whether the text can stand between back quotes, on one line and with nothing hidden in it.
+/// Whether the text can be a single-line back-quoted literal without control characters (`strconv.CanBackquote`).
 pub fn can_backquote(text: &str) -> bool {
     text.chars().all(|c| !matches!(c, '`' | '\u{FEFF}' | '\u{7F}') && (c >= ' ' || c == '\t'))
 }
 
-/// Reads a literal in double, single or back quotes.
+/// Parses a literal in double, single or back quotes.
 pub fn unquote(literal: &str) -> Quoted<'_> {
     let quote = literal.chars().next().ok_or(BadSyntax)?;
     let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
@@ -87,7 +87,7 @@ fn unescape(inner: &str, quote: char) -> Quoted<'_> {
             _ => return Err(BadSyntax),
         };
         if quote == '\'' {
-            // A character constant is a number, and this is it.
+            // A character constant is a code point, so it is encoded as UTF-8.
             bytes.extend_from_slice(char::from(byte).encode_utf8(&mut [0; 4]).as_bytes());
         } else {
             bytes.push(byte);
@@ -97,7 +97,7 @@ fn unescape(inner: &str, quote: char) -> Quoted<'_> {
     Ok(bytes.into())
 }
 
-/// Writes a text in double quotes.
+/// Quotes a text with double quotes.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -106,19 +106,19 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// The same of bytes: what is no character among them is escaped byte by byte.
+/// Like [`quote`], for bytes. Invalid UTF-8 is escaped byte by byte.
 pub fn quote_bytes(text: &[u8]) -> String {
     quote_as(text, false)
 }
 
-/// The same; where only ASCII may be used all else is escaped.
+/// Like [`quote_bytes`]. With `ascii`, all other characters are escaped.
 pub(super) fn quote_as(text: &[u8], ascii: bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for chunk in text.utf8_chunks() {
         chunk.valid().chars().for_each(|c| escape(&mut out, c, '"', ascii));
         for byte in chunk.invalid() {
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             let _ = write!(out, "\\x{byte:02x}");
         }
     }
@@ -126,7 +126,7 @@ pub(super) fn quote_as(text: &[u8], ascii: bool) -> String {
     out
 }
 
-/// A character in single quotes.
+/// Quotes a character with single quotes.
 pub(super) fn quote_char(c: char, ascii: bool) -> String {
     let mut out = String::from("'");
     escape(&mut out, c, '\'', ascii);
@@ -134,7 +134,7 @@ pub(super) fn quote_char(c: char, ascii: bool) -> String {
     out
 }
 
-/// One character as it stands between quotes of this kind.
+/// Writes one character, escaped if necessary within this kind of quotes.
 fn escape(out: &mut String, c: char, quote: char, ascii: bool) {
     let short = match c {
         '\u{7}' => 'a',
@@ -149,7 +149,7 @@ fn escape(out: &mut String, c: char, quote: char, ascii: bool) {
         c if is_printable(c) && (c.is_ascii() || !ascii) => return out.push(c),
         c => {
             let code = u32::from(c);
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             let _ = match code {
                 0..0x20 | 0x7f => write!(out, "\\x{code:02x}"),
                 ..0x1_0000 => write!(out, "\\u{code:04x}"),
@@ -162,13 +162,13 @@ fn escape(out: &mut String, c: char, quote: char, ascii: bool) {
     out.push(short);
 }
 
-/// Letters, marks, numbers, punctuation, symbols and the plain space.
+/// `strconv.IsPrint`: letters, marks, numbers, punctuation, symbols and the ASCII space.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // The standard library keeps the same table, but shows it only by what it escapes; and a mark it escapes only
-    // where it stands first.
+    // The standard library has the same table but exposes it only through `escape_debug`, which escapes a combining mark only at
+    // the start of a string.
     let mut after_a_letter = String::from("a");
     after_a_letter.push(c);
     after_a_letter.escape_debug().nth(1) == Some(c)

@@ -1,6 +1,6 @@
-//! Bytes as text.
+//! Conversion of bytes to text.
 
-/// As Go reads bytes for characters: each byte that is part of none is a U+FFFD of its own.
+/// Decodes bytes as Go does: each byte that is not part of a character becomes one U+FFFD.
 pub fn text_of(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

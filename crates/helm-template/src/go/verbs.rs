@@ -1,10 +1,10 @@
-//! What the verbs of `fmt.Sprintf` make of values.
+//! Formatting of values by the verbs of `fmt.Sprintf`.
 
 use super::float::{self, Form};
 use super::quote::{can_backquote, is_printable, quote_as, quote_char};
 use crate::value::{Field, Kind, Object, Value};
 
-/// What stands between the percent sign and the verb.
+/// Flags, width and precision of a directive.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 pub(super) struct Spec {
@@ -13,16 +13,16 @@ pub(super) struct Spec {
     pub sharp: bool,
     pub space: bool,
     pub zero: bool,
-    /// `%+v`: with the names of fields.
+    /// `%+v`: struct fields with their names.
     pub names: bool,
-    /// `%#v`: as Go's source would write it.
+    /// `%#v`: Go syntax.
     pub source: bool,
     pub width: Option<usize>,
     pub precision: Option<usize>,
 }
 
 impl Spec {
-    /// Roughly how long the text of a value may become: in a list each element is as wide as the width.
+    /// Upper estimate of the formatted length of a value. In a list, the width applies to each element.
     pub fn length(self, value: &Value) -> usize {
         let extent = value.extent();
         let leaves = if matches!(value.kind(), Kind::Slice | Kind::Map | Kind::Struct | Kind::Ptr) {
@@ -34,13 +34,13 @@ impl Spec {
         extent.saturating_add(width.saturating_mul(leaves))
     }
 
-    /// Nothing stands there that would change a number.
+    /// Whether no flag would change how a number is printed.
     fn is_plain(self) -> bool {
         let Self { minus: _, plus, sharp: _, space, zero: _, names: _, source, width, precision } = self;
         !plus && !space && !source && width.is_none() && precision.is_none()
     }
 
-    /// Where zeros make no sense.
+    /// The same directive without zero padding.
     fn without_zero(self) -> Self {
         Self { zero: false, ..self }
     }
@@ -48,7 +48,7 @@ impl Spec {
 
 type Out = Vec<u8>;
 
-/// An argument of the format.
+/// Formats an argument.
 pub(super) fn argument(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     match (verb, value) {
         ('T' | 'v', Value::Nil | Value::Null) => pad(out, spec, b"<nil>"),
@@ -63,7 +63,7 @@ pub(super) fn argument(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     }
 }
 
-/// An argument, or a part of one.
+/// Formats an argument or a part of one.
 fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     match value {
         Value::Nil | Value::Null if spec.source => out.extend_from_slice(b"interface {}(nil)"),
@@ -152,13 +152,13 @@ fn object(out: &mut Out, spec: Spec, verb: char, value: &Value, object: &dyn Obj
                 one(out, spec, verb, value);
             });
         }
-        // It does not let others look into it.
+        // The object exposes no fields.
         None if fields.is_empty() => bad(out, spec, verb, value),
         None => structure(out, spec, verb, object, &fields),
     }
 }
 
-/// `{a b}`, `{Name:a Other:b}` or `T{Name:"a", Other:"b"}`, behind `&` for a pointer.
+/// Formats a struct: `{a b}`, `{Name:a Other:b}` or `T{Name:"a", Other:"b"}`, with a leading `&` for a pointer.
 fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields: &[Field]) {
     if object.kind() == Kind::Ptr {
         out.push(b'&');
@@ -180,12 +180,12 @@ fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields:
     out.push(b'}');
 }
 
-/// How one of several bytes is written.
+/// Formats one byte of a byte slice.
 fn byte(verb: char) -> impl FnMut(&mut Out, Spec, &u8) {
     move |out, spec, byte| one(out, spec, verb, &Value::Uint8(*byte))
 }
 
-/// `[1 22 255]`. Charts print whole files by accident, so that the plain form of bytes is worth a short way.
+/// Formats bytes as `[1 22 255]`. This fast path exists because charts print whole files by accident.
 pub(super) fn write_numbers(out: &mut Out, bytes: &[u8]) {
     out.push(b'[');
     let mut written = [0; 4 * 256];
@@ -204,7 +204,7 @@ pub(super) fn write_numbers(out: &mut Out, bytes: &[u8]) {
     }
 }
 
-/// Every byte as a number with a space behind it, and how long that is.
+/// Every byte in decimal with a trailing space, and the length of that text.
 const NUMBERS: [([u8; 4], usize); 256] = {
     let mut numbers = [([b' '; 4], 0); 256];
     let mut byte = 0;
@@ -228,7 +228,7 @@ const NUMBERS: [([u8; 4], usize); 256] = {
     numbers
 };
 
-/// `[a b c]`, or `T{a, b, c}`.
+/// Formats elements as `[a b c]` or `T{a, b, c}`.
 fn listed<T>(
     out: &mut Out,
     spec: Spec,
@@ -249,13 +249,13 @@ fn listed<T>(
     out.push(close);
 }
 
-/// `%!d(string=x)`: the verb does not fit the value.
+/// Formats a verb that does not fit the value: `%!d(string=x)`.
 fn bad(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     out.extend_from_slice(format!("%!{verb}(").as_bytes());
     if value.is_some() {
         out.extend_from_slice(value.type_name().as_bytes());
         out.push(b'=');
-        // Here nobody is asked what he is: a duration is a number.
+        // `String` methods are not called here: a duration prints as a number.
         match value {
             Value::Object(object) if let Some(n) = object.int() => one(out, spec, 'v', &Value::Int64(n)),
             value => one(out, spec, 'v', value),
@@ -266,7 +266,7 @@ fn bad(out: &mut Out, spec: Spec, verb: char, value: &Value) {
     out.push(b')');
 }
 
-/// A whole number as its sign and size, and as the bits that it is.
+/// An integer as sign and magnitude, and as its bit pattern.
 #[derive(Clone, Copy)]
 struct Integer {
     negative: bool,
@@ -284,7 +284,7 @@ impl Integer {
         Self { negative: false, size: n, bits: n, signed: false }
     }
 
-    /// The character of this number.
+    /// The character with this code point; U+FFFD if there is none.
     fn char(self) -> char {
         u32::try_from(self.bits).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER)
     }
@@ -330,7 +330,7 @@ fn integer(out: &mut Out, spec: Spec, verb: char, value: &Value, n: Integer) {
     pad(out, spec.without_zero(), text.as_bytes());
 }
 
-/// `U+0041`
+/// Formats `%U`: `U+0041`.
 fn unicode(out: &mut Out, spec: Spec, n: Integer) {
     let digits = spec.precision.unwrap_or(4).max(4);
     let code = format!("{:X}", n.bits);
@@ -341,7 +341,7 @@ fn unicode(out: &mut Out, spec: Spec, n: Integer) {
     pad(out, spec.without_zero(), format!("U+{zeros}{code}{shown}").as_bytes());
 }
 
-/// Writes a float, unless the verb is not for floats.
+/// Formats a float. Returns false if the verb is not for floats.
 fn real(out: &mut Out, spec: Spec, verb: char, value: f64) -> bool {
     let (form, precision) = match verb {
         'v' | 'g' | 'G' => (Form::General, spec.precision),
@@ -361,7 +361,7 @@ fn real(out: &mut Out, spec: Spec, verb: char, value: f64) -> bool {
     };
     let sign = if spec.space && sign == '+' && !spec.plus { ' ' } else { sign };
     if !value.is_finite() {
-        // The infinite has a sign by itself.
+        // Infinities always keep their sign.
         if value.is_infinite() || spec.space || spec.plus {
             text.insert(0, sign);
         }
@@ -388,7 +388,7 @@ fn real(out: &mut Out, spec: Spec, verb: char, value: f64) -> bool {
     true
 }
 
-/// `%#g`: always with a decimal point, and with the zeros at the end.
+/// `%#g`: always with a decimal point and trailing zeros.
 fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
     let mut missing = match verb {
         'v' | 'g' | 'G' | 'x' => precision.unwrap_or(6),
@@ -449,7 +449,7 @@ fn hex(out: &mut Out, spec: Spec, verb: char, text: &[u8]) {
     pad(out, spec, &shown);
 }
 
-/// The text up to the precision, in characters.
+/// Truncates the text to the precision, counted in characters.
 fn cut(spec: Spec, text: &[u8]) -> &[u8] {
     let Some(count) = spec.precision else { return text };
     let lengths = text.utf8_chunks().flat_map(|chunk| {
@@ -459,7 +459,7 @@ fn cut(spec: Spec, text: &[u8]) -> &[u8] {
     &text[..lengths.take(count).sum()]
 }
 
-/// How many characters the text has; a byte that is none counts as one.
+/// The number of characters; each invalid byte counts as one.
 fn length(text: &[u8]) -> usize {
     text.utf8_chunks().map(|chunk| chunk.valid().chars().count() + chunk.invalid().len()).sum()
 }

@@ -1,4 +1,4 @@
-//! JSON as Go's `encoding/json` reads and writes it.
+//! JSON with the semantics of Go's `encoding/json`.
 
 mod parse;
 mod write;

@@ -1,43 +1,44 @@
-//! From JSON to data.
+//! JSON decoder.
 //!
-//! Go looks over the whole text before it reads any of it, so that an error of syntax is always the first in the text.
+//! Go validates the syntax of the whole text before it decodes any value, so a syntax error anywhere takes precedence.
 
 use crate::data::{Data, Members};
 use crate::go::{quote, text_of};
 use crate::value::Str;
 use crate::yaml::json_kind;
 
-/// How deep arrays and objects may be nested; Go says ten thousand, which is more than our stack should bear.
+/// Maximum nesting of arrays and objects. Go allows ten thousand, which would need too much stack here.
 const DEPTH: usize = 1_000;
 
-/// Reads one JSON text. Errors are Go's.
+/// Decodes one JSON text. Errors carry Go's message.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Data, Str> {
     let (data, unfit) = parse_partly(text)?;
     unfit.map_or(Ok(data), Err)
 }
 
-/// As [`parse`], for a reader that keeps what there is: in the place of a number that no float can hold there is a
-/// null, and Go complains of the first of them.
+/// Like [`parse`], but keeps partial results: a number that does not fit a float becomes null, and the first such error is returned
+/// beside the data, as in Go.
 pub fn parse_partly(text: impl AsRef<[u8]>) -> Result<(Data, Option<Str>), Str> {
     let mut reader = Reader { text: text.as_ref(), at: 0, depth: 0, unfit: None };
     let data = reader.top()?;
     Ok((data, reader.unfit))
 }
 
-/// What Go says of data for a reader that wants something else, and whose Go type has this name.
+/// Go's error for data of the wrong type; `go_type` is the name of the target type.
 pub fn mismatch(data: &Data, go_type: &str) -> Str {
     format!("json: cannot unmarshal {} into Go value of type {go_type}", json_kind(data)).into()
 }
 
+/// The decoder's position in its text.
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
-    /// The complaint about the first number that no float can hold. An error of syntax behind it comes before it.
+    /// The error for the first number that does not fit a float. A later syntax error takes precedence.
     unfit: Option<Str>,
 }
 
-/// Where a character is not what was looked for, as Go puts it.
+/// Contexts of Go's error for an unexpected character.
 const VALUE: &str = "looking for beginning of value";
 const KEY: &str = "looking for beginning of object key string";
 
@@ -56,14 +57,14 @@ impl Reader<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// The next byte, which must be there.
+    /// The next byte. Fails at the end of the text.
     fn take(&mut self) -> Result<u8, Str> {
         let byte = self.peek().ok_or("unexpected end of JSON input")?;
         self.at += 1;
         Ok(byte)
     }
 
-    /// The next byte of a literal, which at the end of the text reads as a space.
+    /// The next byte of a literal; at the end of the text, a space.
     fn take_or_space(&mut self) -> u8 {
         let byte = self.peek().unwrap_or(b' ');
         self.at += 1;
@@ -204,10 +205,10 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows the opening quote.
+    /// Decodes a string after its opening quote.
     fn string(&mut self) -> Result<Str, Str> {
         let start = self.at;
-        // Mostly there is nothing to translate.
+        // Fast path for strings without escapes.
         while let Some(byte) = self.peek() {
             match byte {
                 b'"' => {
@@ -251,7 +252,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Four digits, or twice four for what lies beyond them; half of such a pair is no character.
+    /// Decodes four hexadecimal digits, or a surrogate pair. An unpaired surrogate becomes U+FFFD.
     fn code_point(&mut self) -> Result<char, Str> {
         let high = self.four_digits()?;
         if let Some(c) = char::from_u32(high) {
@@ -265,7 +266,7 @@ impl Reader<'_> {
                 let code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
                 return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
             }
-            // It stands for itself.
+            // The second escape is decoded on its own.
             self.at = before;
         }
         Ok(char::REPLACEMENT_CHARACTER)
@@ -288,7 +289,7 @@ fn unexpected(byte: u8, context: &str) -> Str {
     let shown = match byte {
         b'\'' => "'\\''".to_owned(),
         b'"' => "'\"'".to_owned(),
-        // A byte is shown as the character of that number.
+        // Go shows a byte as the character with that code point.
         byte => {
             let quoted = quote(char::from(byte).encode_utf8(&mut [0; 4]));
             format!("'{}'", quoted.trim_matches('"'))

@@ -1,4 +1,4 @@
-//! JSON as Go reads and writes it; every line was held against Helm 3.17.3 and 4.3.1.
+//! JSON decoding and encoding. Every expectation was compared with Helm 3.17.3 and 4.3.1.
 
 use proptest::prelude::*;
 

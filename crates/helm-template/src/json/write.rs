@@ -1,4 +1,4 @@
-//! From values to JSON.
+//! JSON encoder.
 
 use std::fmt::Write;
 
@@ -8,29 +8,30 @@ use crate::nesting::{Nesting, Unwritable, check_length};
 use crate::stack::deeper;
 use crate::value::{Json, Value, field};
 
-/// How JSON is written.
+/// Output style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `toJson`: on one line, `<`, `>` and `&` escaped.
+    /// `toJson`: one line; `<`, `>` and `&` are escaped.
     Plain,
-    /// `toPrettyJson`: indented by two.
+    /// `toPrettyJson`: indented by two spaces.
     Pretty,
-    /// `toRawJson`: on one line, nothing escaped for HTML.
+    /// `toRawJson`: one line, without HTML escaping.
     Raw,
 }
 
-/// As Go writes it. What JSON cannot say is an error in Go's words.
+/// Encodes a value as Go does. Values without a JSON form fail with Go's message.
 pub fn write_value(value: &Value, style: Style) -> Result<String, Unwritable> {
     let mut writer = Writer { out: String::new(), style, depth: 0 };
     writer.value(value, &Nesting::default())?;
     Ok(writer.out)
 }
 
-/// As [`write_value`].
+/// Like [`write_value`].
 pub fn write(data: &Data, style: Style) -> Result<String, Unwritable> {
     write_value(&Value::from(data), style)
 }
 
+/// The encoder's output and indentation depth.
 struct Writer {
     out: String,
     style: Style,
@@ -40,7 +41,7 @@ struct Writer {
 impl Writer {
     fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
         check_length(&self.out)?;
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         match value {
             Value::Nil | Value::Null => self.out.push_str("null"),
             Value::Bool(truth) => self.out.push_str(if *truth { "true" } else { "false" }),
@@ -138,7 +139,7 @@ impl Writer {
         self.out.push('"');
     }
 
-    /// A byte that is part of no character is replaced, and other than a replacement that was in the text, escaped.
+    /// Encodes bytes as a string. Invalid bytes become an escaped U+FFFD; a U+FFFD that was in the text is not escaped.
     fn raw(&mut self, bytes: &[u8]) {
         self.out.push('"');
         for chunk in bytes.utf8_chunks() {
@@ -166,18 +167,18 @@ impl Writer {
     }
 }
 
-/// Characters that a JSON string of this text has, quotes and escapes counted.
+/// The number of characters of the JSON string for this text, including quotes and escapes.
 pub(crate) fn length(text: &str) -> usize {
     let mut writer = Writer { out: String::with_capacity(text.len() + 2), style: Style::Plain, depth: 0 };
     writer.string(text);
     writer.out.chars().count()
 }
 
-/// Digits, with an exponent for the very large and the very small.
+/// Writes a number, with an exponent if it is very large or very small.
 fn number(out: &mut String, number: f64) {
     const WHOLE: f64 = 1e15;
     let size = number.abs();
-    // A String takes whatever is written to it.
+    // Writing to a String cannot fail.
     let _ = if number.fract() == 0.0 && size < WHOLE {
         if number.is_sign_negative() && size == 0.0 {
             out.push('-');
@@ -188,7 +189,7 @@ fn number(out: &mut String, number: f64) {
     } else if (1e-6..1e21).contains(&size) {
         write!(out, "{}", format_float(number, Form::Fixed, None))
     } else {
-        // A single digit of a negative exponent stands alone here.
+        // JSON drops the leading zero of a one-digit negative exponent.
         let text = format_float(number, Form::Exponent, None);
         match text.split_once("e-0") {
             Some((mantissa, digit)) => write!(out, "{mantissa}e-{digit}"),
@@ -197,7 +198,7 @@ fn number(out: &mut String, number: f64) {
     };
 }
 
-/// Bytes that may begin something to escape.
+/// Bytes that may start a character that needs escaping.
 const WATCHED: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -214,8 +215,8 @@ const WATCHED: [bool; 256] = {
     table
 };
 
-/// What stands for the character that these bytes begin with, and how many bytes it has. Go escapes the two line
-/// separators of Unicode for the sake of `JavaScript`.
+/// The escape for the character at the start of `bytes`, and the character's length in bytes. Go escapes U+2028 and U+2029 for
+/// compatibility with `JavaScript`.
 fn escape(bytes: &[u8], for_html: bool) -> Option<(&'static str, usize)> {
     #[rustfmt::skip]
     const CONTROL: [&str; 32] = [

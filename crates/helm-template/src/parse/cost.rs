@@ -1,4 +1,4 @@
-//! What parsing costs: counted before each part of a tree is made.
+//! The cost of parsing, charged before each part of a tree is allocated.
 
 use std::fmt::{Display, Formatter};
 
@@ -9,9 +9,9 @@ use crate::value::Str;
 /// Why a text was not parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseError {
-    /// The text is no template; in Go's words.
+    /// The text is not a valid template. Carries Go's message.
     Syntax(Str),
-    /// The budget of the rendering is exceeded, or the host stops it.
+    /// The rendering's budget is exceeded, or the host stopped the rendering.
     Budget(Str),
 }
 
@@ -31,44 +31,44 @@ impl Display for ParseError {
     }
 }
 
-/// What a text was charged for being parsed.
+/// The cost that was charged for parsing a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     pub steps: u64,
-    /// Memory of the trees and of what was needed to make them.
+    /// Memory of the trees and of the parser's temporary data.
     pub bytes: usize,
-    /// Memory of the trees alone, for as long as they are kept.
+    /// Memory of the trees alone, for as long as they are cached.
     pub kept: usize,
 }
 
 impl Cost {
-    /// Charges the same again, for a tree that was found in a cache.
+    /// Charges the same cost again, for a tree that was found in a cache.
     pub fn charge(&self, budget: &Budget<'_>) -> Result<(), Str> {
         budget.charge(self.steps)?;
         budget.take(self.bytes)
     }
 
-    /// The cost of so many templates that share the trees of others.
+    /// The cost of `templates` templates that share the trees of another file.
     pub(super) fn shared(templates: usize) -> Self {
         let bytes = templates.saturating_mul(TEMPLATE_BYTES).saturating_add(SOURCE_BYTES);
         Self { steps: (templates as u64).saturating_mul(STEPS_PER_NODE), bytes, kept: bytes }
     }
 }
 
-/// What the allocator adds to each allocation.
+/// Allocator overhead per allocation.
 const ALLOCATION: usize = 16;
-/// A template by its name, in its file and in the set of a rendering.
+/// A template under its name, in its file and in the template set of a rendering.
 const TEMPLATE_BYTES: usize = size_of::<Template>() + 2 * ALLOCATION + 64;
 const SOURCE_BYTES: usize = 128;
 
-/// Bytes of text that are looked at in the time of a step.
+/// Bytes of text scanned per step.
 const BYTES_PER_STEP: usize = 16;
 const STEPS_PER_NODE: u64 = 4;
 const STEPS_PER_PART: u64 = 2;
-/// Variables that are compared in the time of a step.
+/// Variable names compared per step.
 const NAMES_PER_STEP: usize = 8;
 
-/// Charges a budget, and remembers how much.
+/// Charges a budget and records the total.
 pub(super) struct Meter<'b> {
     budget: &'b Budget<'b>,
     cost: Cost,
@@ -94,18 +94,18 @@ impl<'b> Meter<'b> {
         self.keep(size_of::<Node>())
     }
 
-    /// A place in a list of the tree.
+    /// Charges an element of a list in the tree.
     pub fn part<T>(&mut self) -> Metered {
         self.work(STEPS_PER_PART)?;
         self.keep(size_of::<T>())
     }
 
-    /// A part of the tree by itself.
+    /// Charges a separately allocated part of the tree.
     pub fn boxed<T>(&mut self) -> Metered {
         self.keep(size_of::<T>() + ALLOCATION)
     }
 
-    /// The allocation of a list, whose places are counted one by one.
+    /// Charges the allocation of a list; its elements are charged one by one.
     pub fn allocation(&mut self) -> Metered {
         self.keep(ALLOCATION)
     }
@@ -114,12 +114,12 @@ impl<'b> Meter<'b> {
         self.keep(TEMPLATE_BYTES)
     }
 
-    /// A text of its own, shared by whatever names it.
+    /// Charges a reference-counted string.
     pub fn shared_text(&mut self, text: &str) -> Metered {
         self.keep(text.len().saturating_add(2 * ALLOCATION))
     }
 
-    /// A variable that is declared or assigned to among so many others.
+    /// Charges a declaration or assignment of a variable among `others`.
     pub fn variable(&mut self, name: &str, others: usize) -> Metered {
         self.search(others)?;
         self.search(others)?;
@@ -127,17 +127,17 @@ impl<'b> Meter<'b> {
         self.shared_text(name)
     }
 
-    /// A search among so many names.
+    /// Charges a linear search among `names` names.
     pub fn search(&mut self, names: usize) -> Metered {
         self.work((names / NAMES_PER_STEP) as u64)
     }
 
-    /// An entry of a table that is needed while the text is parsed.
+    /// Charges an entry of a table that exists only while parsing.
     pub fn entry<T>(&mut self) -> Metered {
         self.need(2 * size_of::<T>())
     }
 
-    /// The growth of a list that is about to get one more.
+    /// Charges the growth of a list to which an element is about to be added.
     pub fn scratch<T>(&mut self, list: &Vec<T>) -> Metered {
         if list.len() < list.capacity() {
             return Ok(());

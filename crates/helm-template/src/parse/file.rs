@@ -1,4 +1,4 @@
-//! A file that was parsed. Many charts carry the same library, so that the same text stands in many files.
+//! A parsed template file. Many charts bundle the same library chart, so identical texts occur under different file names.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,24 +9,25 @@ use super::{Cost, Names, ParseError, Source, Template, Whole, parsed};
 use crate::budget::Budget;
 use crate::value::Str;
 
+/// The templates parsed from one file, and their cost.
 #[derive(Clone)]
 pub struct File {
-    /// What the text defines, and last the template of the file's own name.
+    /// The templates that the text defines, then the one of the file's own name.
     pub templates: Arc<[Arc<Template>]>,
-    /// A template of the file's own name is among the definitions.
+    /// Whether the text defines a template of the file's own name.
     names_itself: bool,
     cost: Cost,
 }
 
 impl File {
-    /// What is no character becomes U+FFFD.
+    /// Parses a file. Invalid UTF-8 becomes U+FFFD.
     pub fn parse(
         name: &str,
         data: &Bytes,
         functions: &dyn Names,
         budget: &Budget<'_>,
     ) -> Result<Self, ParseError> {
-        // Checking the whole first is several times faster than going from character to character.
+        // Validating the whole text first is several times faster than a lossy conversion.
         let text = match std::str::from_utf8(data) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => {
@@ -46,23 +47,23 @@ impl File {
         Ok(Self { templates: templates.into_iter().map(Arc::new).collect(), names_itself, cost })
     }
 
-    /// What a rendering is charged for it: the same whether it is parsed or found in a cache.
+    /// The cost that a rendering is charged for this file, whether it is parsed or taken from a cache.
     pub fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// What a rendering is charged that has the same text in another file already.
+    /// The cost if the rendering already has the same text under another file name.
     pub fn cost_if_shared(&self) -> Cost {
         if self.names_itself { self.cost } else { Cost::shared(self.templates.len()) }
     }
 
-    /// Whether files of other names with the same text can share its trees.
+    /// Whether files of other names with the same text can share these trees.
     pub fn is_shareable(&self) -> bool {
         !self.names_itself
     }
 
-    /// What the same text comes to in a file of another name, without parsing it again. `None` where it defines a
-    /// template of either name: then it comes to something else.
+    /// The templates of the same text under another file name, without parsing it again. Returns `None` if the text defines a template
+    /// of either name, because the result would then differ.
     pub fn renamed(&self, name: &str) -> Option<Self> {
         let (own, defined) = self.templates.split_last()?;
         if self.names_itself || defined.iter().any(|template| &*template.name == name) {
@@ -79,5 +80,5 @@ impl File {
     }
 }
 
-/// A byte that is no character becomes three, in a text that is made twice.
+/// An invalid byte becomes three bytes of U+FFFD, in a text that is allocated twice.
 const LOSSY_FACTOR: usize = 6;

@@ -1,7 +1,7 @@
-//! From text to tokens.
+//! Lexer: from text to tokens.
 //!
-//! Outside of actions there is only text; inside, spaces count, because they separate arguments. A marker of trimming
-//! takes the white space on its side of the text away before anybody sees it.
+//! Outside of actions there is only text. Inside, spaces are tokens, because they separate arguments. Trim markers (`{{-`, `-}}`) are
+//! applied here: the parser never sees the trimmed white space.
 
 use memchr::memmem::Finder;
 
@@ -10,12 +10,13 @@ use crate::go::{is_printable, quote};
 const LEFT: &str = "{{";
 const RIGHT: &str = "}}";
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
-    /// The lexer gives up; the text of the item says why.
+    /// A lexical error; the item's text is the message.
     Error,
     Bool,
-    /// A printable character that is nothing else.
+    /// Any other printable character.
     Char,
     CharConstant,
     Complex,
@@ -73,7 +74,7 @@ impl Token {
     }
 }
 
-/// A token where it stands.
+/// A token and its position.
 #[derive(Clone, Debug)]
 pub struct Item<'s> {
     pub token: Token,
@@ -83,14 +84,14 @@ pub struct Item<'s> {
 }
 
 impl Item<'_> {
-    /// As errors show it.
+    /// The token as it appears in error messages.
     pub fn shown(&self) -> String {
         match self.token {
             Token::End_ => "EOF".to_owned(),
             Token::Error => self.text.clone().into_owned(),
             token if token.is_keyword() => format!("<{}>", self.text),
             _ if self.text.len() > 10 => {
-                // Go cuts by bytes, and shows a character that it has cut as one that cannot be read.
+                // Go truncates by bytes and shows a truncated character as invalid.
                 let cut = String::from_utf8_lossy(&self.text.as_bytes()[..10]).into_owned();
                 format!("{}...", quote(&cut))
             }
@@ -99,13 +100,14 @@ impl Item<'_> {
     }
 }
 
+/// The lexer: its position in the text and whether it is inside an action.
 pub struct Lexer<'s> {
     input: &'s str,
-    /// Finds the next action. Made once: making it costs more than most searches.
+    /// Searches for the next action. Created once, because creating it costs more than most searches.
     left: Finder<'static>,
     at: usize,
     start: usize,
-    /// The line of `start`, from 1.
+    /// The line of `start`, counted from 1.
     line: usize,
     inside: bool,
     parens: usize,
@@ -133,7 +135,7 @@ impl<'s> Lexer<'s> {
         self.rest().chars().next()
     }
 
-    /// The next byte; a character that has several is no sign of the language.
+    /// The next byte. All syntax is ASCII, so a byte of a longer character matches nothing.
     fn peek_byte(&self) -> Option<u8> {
         self.input.as_bytes().get(self.at).copied()
     }
@@ -151,7 +153,7 @@ impl<'s> Lexer<'s> {
         item
     }
 
-    /// Nothing up to here belongs to a token any more.
+    /// Discards the text up to the current position.
     fn skip(&mut self) {
         self.line += newlines(&self.input.as_bytes()[self.start..self.at]);
         self.start = self.at;
@@ -202,7 +204,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// From `/*` to behind the delimiter.
+    /// Skips a comment, from `/*` to the end of the closing delimiter.
     fn comment(&mut self) -> Result<(), &'static str> {
         self.at += 2;
         let length = memchr::memmem::find(self.rest().as_bytes(), b"*/").ok_or("unclosed comment")?;
@@ -212,7 +214,7 @@ impl<'s> Lexer<'s> {
         Ok(())
     }
 
-    /// Passes the closing delimiter.
+    /// Skips the closing delimiter and the white space that it trims.
     fn close(&mut self, trims: bool) {
         if trims {
             self.at += 2;
@@ -224,7 +226,7 @@ impl<'s> Lexer<'s> {
         self.skip();
     }
 
-    /// Whether a closing delimiter stands here, and whether it trims.
+    /// Whether a closing delimiter starts here: `None` if not, otherwise whether it trims.
     fn at_right(&self) -> Option<bool> {
         let rest = &self.input.as_bytes()[self.at..];
         match rest {
@@ -297,7 +299,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// A run of spaces, less the one that belongs to a closing delimiter which trims.
+    /// A run of spaces, excluding the space that belongs to a trimming delimiter.
     fn space(&mut self) -> Item<'s> {
         while self.peek_byte().is_some_and(|byte| is_space(char::from(byte))) {
             self.at += 1;
@@ -362,7 +364,7 @@ impl<'s> Lexer<'s> {
 
     fn quoted(&mut self, end: u8, token: Token, unterminated: &'static str) -> Item<'s> {
         loop {
-            // What counts is ASCII, so that this never stops within a character.
+            // The searched bytes are ASCII, so the search never stops inside a character.
             let length = memchr::memchr3(b'\\', b'\n', end, &self.input.as_bytes()[self.at..]);
             self.at = length.map_or(self.input.len(), |length| self.at + length);
             match self.bump() {
@@ -436,17 +438,17 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// `U+0021 '!'`
+/// Formats a character for errors: `U+0021 '!'`.
 fn code_point(c: Option<char>) -> String {
     match c {
-        // Go's sign for the end of the input is the number -1.
+        // Go represents the end of the input as -1.
         None => "U+FFFFFFFFFFFFFFFF".to_owned(),
         Some(c) if is_printable(c) => format!("U+{:04X} '{c}'", u32::from(c)),
         Some(c) => format!("U+{:04X}", u32::from(c)),
     }
 }
 
-/// Most tokens are a few bytes long, for which looking at each is the fastest.
+/// Most tokens are a few bytes long, for which a plain loop is fastest.
 #[expect(clippy::naive_bytecount, reason = "a crate for a handful of bytes would not be faster")]
 fn newlines(bytes: &[u8]) -> usize {
     match bytes.len() {

@@ -1,9 +1,9 @@
-//! From tokens to trees: one text gives the template of its own name and those that it defines.
+//! Template parser: from tokens to trees. One text yields the template of its own name and those that it defines.
 //!
-//! Functions and variables are found here, once; what is unknown is refused before anything runs, in Go's words.
+//! Functions and variables are resolved while parsing. Undefined ones are rejected before anything runs, with Go's message.
 //!
 //! Parsing draws on the budget of a rendering: steps for the text and for each part of the tree, memory for each part before it is
-//! made. [`Cost`] is the sum, so that a rendering that finds a tree in a cache is charged the same.
+//! allocated. [`Cost`] is the total, so that a rendering that takes a tree from a cache is charged the same.
 
 mod cost;
 mod file;
@@ -27,29 +27,29 @@ pub use tree::{
     At, Branch, Command, Expr, ExprKind, Node, Pipe, Source, Template, Text, Variable, invocation,
 };
 
-/// How deep parentheses and blocks may nest.
+/// Maximum nesting of parentheses and blocks.
 const DEEPEST: usize = 200;
 
-/// How many links a chain of `else if` may have: they nest in the tree, which is walked and dropped.
+/// Maximum length of an `else if` chain. The links nest in the tree, which is walked and dropped recursively.
 const LONGEST: usize = 1_000;
 
-/// How many variables may be seen at once. Each time one is named they are gone through, which is charged.
+/// Maximum number of variables in scope. Each reference searches them linearly, which is charged.
 const MOST_VARIABLES: usize = 2_000;
 
-/// Where functions are found by name.
+/// Resolves function names.
 pub trait Names {
-    /// Its place in the table, and its name, which lives as long as the program.
+    /// The index of the function in its table, and its static name.
     fn find(&self, name: &str) -> Option<(u32, &'static str)>;
 }
 
-/// Parses a text of our own: the templates that it defines, and last the one of its own name.
+/// Parses a trusted text without a rendering's budget. Returns the templates that it defines, then the one of its own name.
 pub fn parse(name: &str, text: &str, functions: &dyn Names) -> Result<Vec<Template>, Str> {
     parse_within(name, text, functions, &Budget::default())
         .map(|(templates, _)| templates)
         .map_err(ParseError::into_message)
 }
 
-/// Parses a text within a budget, and says what it was charged.
+/// Parses a text within a budget. Also returns the cost that was charged.
 pub fn parse_within(
     name: &str,
     text: &str,
@@ -62,15 +62,15 @@ pub fn parse_within(
     Ok((templates, Cost { bytes: cost.bytes.saturating_add(text.len()), ..cost }))
 }
 
-/// A source that was parsed.
+/// A parsed source.
 struct Whole {
     templates: Vec<Template>,
-    /// A template of the source's own name is among the definitions.
+    /// Whether the source defines a template of its own name.
     names_itself: bool,
     cost: Cost,
 }
 
-/// Parses a source whose text this is.
+/// Parses a source with this text.
 fn parsed(
     source: Source,
     text: &str,
@@ -109,14 +109,14 @@ fn parsed(
     Ok(Whole { templates: parser.defined, names_itself, cost: parser.meter.cost() })
 }
 
-/// The variables that can be seen. A name that is only assigned to counts as seen and has no slot, if it has none.
+/// Variables in scope. A name that is assigned but never declared is recorded without a slot.
 struct Scope {
     names: Vec<Seen>,
     living: u32,
     most: usize,
 }
 
-/// A name, and its place among the living.
+/// A variable name and its slot.
 struct Seen {
     name: Str,
     slot: Option<u32>,
@@ -142,32 +142,33 @@ impl Scope {
     }
 }
 
+/// The parser of one source.
 struct Parser<'s> {
     lexer: Lexer<'s>,
     source: Arc<Source>,
     functions: &'s dyn Names,
     meter: Meter<'s>,
-    /// Read ahead, the next one last.
+    /// Tokens read ahead, in reverse order.
     ahead: Vec<Item<'s>>,
-    /// The line of the token that was read last: where errors say they are.
+    /// The line of the token that was read last, for error messages.
     last_line: usize,
     action_line: Option<usize>,
     scope: Scope,
     ranges: usize,
     depth: usize,
     defined: Vec<Template>,
-    /// Where among the definitions a name is, and whether its template is blank.
+    /// For each defined name, the index of its template and whether that is blank.
     places: foldhash::HashMap<Str, (usize, bool)>,
     words: Words<'s>,
-    /// What has been read of lists, commands, pipelines and paths that are not at their end: the inner ones last. So
-    /// each is put down once, in its final size.
+    /// Stacks of unfinished lists, commands, pipelines and paths, innermost last. Each finished part is allocated once, in its final
+    /// size.
     nodes: Vec<Node>,
     exprs: Vec<Expr>,
     commands: Vec<Command>,
     path: Vec<Str>,
 }
 
-/// The names in a text: most stand in it many times. Their hashes have a seed, because a chart can be made to harm.
+/// Interned names of a text; most occur many times. Hashes are seeded, because the text may be hostile.
 #[derive(Default)]
 struct Words<'s>(foldhash::HashMap<&'s str, Str>);
 
@@ -182,7 +183,7 @@ impl<'s> Words<'s> {
     }
 }
 
-/// What ended a list of nodes.
+/// The action that ended a list of nodes.
 enum Close {
     End,
     Else,
@@ -197,7 +198,7 @@ impl Close {
     }
 }
 
-/// One thing in a list of nodes, or what closes it.
+/// A node, or the action that closes the list.
 enum Piece {
     Node(Node),
     Close(Close),
@@ -300,13 +301,13 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// The nodes since `begun`, which are done.
+    /// Removes and returns the nodes since `begun`.
     fn take<L: FromIterator<Node>>(&mut self, begun: usize) -> Parsed<L> {
         self.meter.allocation()?;
         Ok(self.nodes.drain(begun..).collect())
     }
 
-    /// The top level, where definitions may stand.
+    /// Parses the top level, where definitions are allowed.
     fn whole(&mut self) -> Parsed<Arc<[Node]>> {
         let begun = self.nodes.len();
         loop {
@@ -339,7 +340,7 @@ impl<'s> Parser<'s> {
         self.inner(name, CONTEXT)
     }
 
-    /// The body of a definition or block, with variables of its own.
+    /// Parses the body of a definition or block, which has its own variables.
     fn inner(&mut self, name: Str, context: &str) -> Parsed<()> {
         let outer = (std::mem::take(&mut self.scope), std::mem::take(&mut self.ranges));
         let (body, close) = self.list::<Arc<[Node]>>()?;
@@ -435,8 +436,8 @@ impl<'s> Parser<'s> {
         Ok(node)
     }
 
-    /// A chain of `else if` is read in a loop, however long it is: each link stands alone in what its forerunner does
-    /// otherwise.
+    /// Parses `if`, `with` or `range`. A chain of `else if` is parsed in a loop; each link becomes the only node in the else branch of
+    /// the previous link.
     fn branch(&mut self, context: &'static str) -> Parsed<Box<Branch>> {
         let (seen, living) = (self.scope.names.len(), self.scope.living);
         let mut links = Vec::new();
@@ -541,7 +542,7 @@ impl<'s> Parser<'s> {
                 }
             }
         }
-        // Go knows the names while it reads the value, where they still are what they were before, if anything.
+        // Go declares the names before it parses the value, in which they still refer to earlier variables of that name, if any.
         for name in &seen {
             self.meter.variable(name, self.scope.names.len())?;
         }
@@ -651,7 +652,7 @@ impl<'s> Parser<'s> {
         Ok(Some(Expr { at, kind: ExprKind::Chain { of: Box::new(term), fields } }))
     }
 
-    /// A path of fields, and where it stands: where it goes on, if it does.
+    /// Parses a path of fields. Also returns its position: that of the first field parsed here, if there is one.
     fn fields(&mut self, mut at: At, first: Option<Str>) -> Parsed<(At, Box<[Str]>)> {
         self.meter.allocation()?;
         if let Some(name) = first {

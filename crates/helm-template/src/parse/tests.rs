@@ -1,4 +1,4 @@
-//! What is read, and what is refused, in the words of Go.
+//! Valid templates, and invalid ones with Go's messages.
 
 use super::*;
 use crate::budget::{Limits, Unlimited};
@@ -11,7 +11,7 @@ impl Names for Known {
     }
 }
 
-/// The template as Go would print it.
+/// Prints nodes as Go does.
 fn shown(nodes: &[Node], text: &str) -> String {
     let branch = |name: &str, b: &Branch| {
         let otherwise = if b.otherwise.is_empty() {
@@ -67,7 +67,7 @@ fn what_is_read_prints_as_go_prints_it() {
     for (text, expected) in table {
         let got = round(text);
         if expected == "t:1" {
-            // A pipe at the end is forgiven.
+            // Go accepts a trailing pipe and drops it.
             assert_eq!(got, "{{.a}}", "{text}");
         } else {
             assert_eq!(got, expected, "{text}");
@@ -138,7 +138,7 @@ fn templates_are_defined_beside_their_file() {
     assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
 }
 
-/// What a budget was charged for a text.
+/// Parses a text and returns what was charged.
 fn charged(text: &str, limits: Limits) -> (Result<File, ParseError>, u64, usize) {
     let budget = Budget::new(limits, &Unlimited);
     let file = File::parse("t", &Bytes::copy_from_slice(text.as_bytes()), &Known, &budget);
@@ -157,7 +157,7 @@ fn parsing_is_charged_by_the_nodes_of_its_trees() {
         let file = many.0.unwrap();
         assert_eq!((file.cost().steps, file.cost().bytes), (many.1, many.2), "{piece}");
         assert!(file.cost().kept >= 10_000 * size_of::<Node>(), "{piece}");
-        // The same from a cache.
+        // A cached file is charged the same.
         let budget = Budget::default();
         file.cost().charge(&budget).unwrap();
         assert_eq!((budget.used_steps(), budget.used_memory()), (many.1, many.2), "{piece}");
@@ -174,7 +174,7 @@ fn parsing_ends_at_the_limits_of_its_budget() {
         let (refused, ..) = charged(&"{{.a}}".repeat(100_000), limits);
         assert_eq!(refused.err(), Some(ParseError::Budget(why.into())));
     }
-    // Each variable is searched for among all others.
+    // Each use of a variable searches all other variables.
     let variables: String = (0..900).map(|n| format!("{{{{$a{n} := 1}}}}")).collect();
     let (few, declared, _) = charged(&variables, Limits::default());
     let (many, named, _) = charged(&(variables + &"{{$a0}}".repeat(1_000)), Limits::default());
@@ -182,7 +182,7 @@ fn parsing_ends_at_the_limits_of_its_budget() {
     assert!(named - declared > 200_000, "{declared} and {named}");
 }
 
-/// 100,000 definitions took minutes while each was compared with those before it.
+/// 100,000 definitions took minutes when each was compared with all previous ones.
 #[test]
 fn definitions_are_found_by_name_in_linear_time() {
     let began = std::time::Instant::now();

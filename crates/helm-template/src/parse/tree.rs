@@ -1,6 +1,6 @@
-//! A parsed template. Every part knows where it stands and can print itself as Go does, because errors show both.
+//! The syntax tree of a template. Every node has its position and can be printed as Go prints it, because error messages show both.
 //!
-//! A large chart has a hundred thousand of these, most of which are never run. So what is rare is kept apart in boxes.
+//! A large chart has a hundred thousand nodes, most of which are never executed, so rare data is boxed to keep nodes small.
 
 use std::fmt::{Display, Formatter, Result, Write};
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use bytes::Bytes;
 use crate::go::{Number, quote, quote_bytes};
 use crate::value::{Str, Value};
 
-/// Where a part begins, in bytes of its source.
+/// Position of a node: byte offset in its source.
 pub type At = u32;
 
 /// The text that templates were parsed from.
 #[derive(Debug)]
 pub struct Source {
-    /// The name under which it was parsed: that of the file.
+    /// The name of the file.
     pub name: Str,
-    /// UTF-8, shared with the chart where it is the whole of a file.
+    /// UTF-8. Shared with the chart's data if the text is a whole file.
     pub text: Bytes,
 }
 
 impl Source {
-    /// `name:line:column`, as Go counts them.
+    /// `name:line:column`, counted as in Go.
     pub fn place(&self, at: At) -> String {
         let before = self.part(0, at);
         let line = 1 + memchr::memchr_iter(b'\n', before).count();
@@ -32,24 +32,25 @@ impl Source {
         format!("{}:{line}:{column}", self.name)
     }
 
-    /// The text between two places in it.
+    /// The text between two positions.
     pub fn part(&self, from: At, to: At) -> &[u8] {
         &self.text[from as usize..to as usize]
     }
 }
 
+/// A parsed template.
 #[derive(Debug)]
 pub struct Template {
     pub name: Str,
     pub source: Arc<Source>,
-    /// Shared with what the same text defines in other files.
+    /// Shared with the same template in other files of identical text.
     pub body: Arc<[Node]>,
-    /// How many variables can live at once, `$` among them.
+    /// Maximum number of live variables, including `$`.
     pub variables: usize,
 }
 
 impl Template {
-    /// It holds nothing but white space: it does not take the place of another template of its name.
+    /// Whether the template contains only white space. Such a template does not replace another of the same name.
     pub fn is_blank(&self) -> bool {
         self.body.iter().all(|node| match node {
             Node::Text { from, to } => {
@@ -60,9 +61,10 @@ impl Template {
     }
 }
 
+/// A node of a template body.
 #[derive(Debug)]
 pub enum Node {
-    /// A part of the source.
+    /// A range of the source text.
     Text {
         from: At,
         to: At,
@@ -80,6 +82,7 @@ pub enum Node {
     Continue,
 }
 
+/// The pipeline and bodies of `if`, `with` or `range`.
 #[derive(Debug)]
 pub struct Branch {
     pub pipe: Pipe,
@@ -87,23 +90,25 @@ pub struct Branch {
     pub otherwise: Box<[Node]>,
 }
 
+/// A pipeline with its variable declarations or assignments.
 #[derive(Debug)]
 pub struct Pipe {
     pub at: At,
     pub variables: Box<[Variable]>,
-    /// `=` and not `:=`.
+    /// Whether this is an assignment (`=`) and not a declaration (`:=`).
     pub assigns: bool,
     pub commands: Box<[Command]>,
 }
 
+/// A reference to a variable.
 #[derive(Debug)]
 pub struct Variable {
     pub name: Str,
-    /// Its place among the living; `None` for one that is assigned to and was never declared.
+    /// The variable's slot; `None` if it is assigned but was never declared.
     pub slot: Option<u32>,
 }
 
-/// A value, a field or a function, and its arguments.
+/// A value, field or function with its arguments.
 #[derive(Debug)]
 pub struct Command {
     pub at: At,
@@ -111,13 +116,14 @@ pub struct Command {
     pub words: Box<[Expr]>,
 }
 
+/// An expression with its position.
 #[derive(Debug)]
 pub struct Expr {
     pub at: At,
     pub kind: ExprKind,
 }
 
-/// What a string literal holds. With escapes one can write bytes that are no text.
+/// The value of a string literal. Escapes can denote invalid UTF-8.
 #[derive(Debug)]
 pub enum Text {
     Characters(Str),
@@ -142,6 +148,7 @@ impl From<&Text> for Value {
     }
 }
 
+/// The kind of an expression.
 #[derive(Debug)]
 pub enum ExprKind {
     Bool(bool),
@@ -153,7 +160,7 @@ pub enum ExprKind {
     },
     String {
         value: Text,
-        /// How it was written, where Go would write it otherwise.
+        /// The literal as written, if Go would print it differently.
         literal: Option<Str>,
     },
     /// `.a.b`
@@ -163,7 +170,7 @@ pub enum ExprKind {
         variable: Variable,
         fields: Box<[Str]>,
     },
-    /// By its place in the table of functions.
+    /// A function, by its index in the function table.
     Function {
         index: u32,
         name: &'static str,
@@ -236,7 +243,7 @@ impl Display for Expr {
     }
 }
 
-/// `{{template "name" pipe}}`
+/// Formats a template call: `{{template "name" pipe}}`.
 pub fn invocation(name: &str, argument: Option<&Pipe>) -> String {
     match argument {
         Some(pipe) => format!("{{{{template {} {pipe}}}}}", quote(name)),

@@ -1,4 +1,4 @@
-//! Whether a version satisfies one comparison, and what speaks against it.
+//! Evaluation of one version comparison, with the reason for a mismatch.
 
 use std::cmp::Ordering;
 
@@ -9,6 +9,7 @@ use crate::go::quote;
 use crate::profile::Profile;
 use crate::value::Str;
 
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operator {
     Equal,
@@ -37,7 +38,7 @@ impl Operator {
     }
 }
 
-/// What speaks against a version.
+/// Why a version does not satisfy a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reason {
     Prerelease,
@@ -55,6 +56,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    /// The library's error message.
     pub fn words(self, version: &Version, constraint: &Constraint, profile: Profile) -> Str {
         let (says, then) = match self {
             Self::Prerelease => {
@@ -94,7 +96,7 @@ fn unless(broken: bool, reason: Reason) -> Result<(), Reason> {
 }
 
 impl Constraint {
-    /// Whether pre-releases are looked at at all has been asked before.
+    /// Whether the version satisfies the comparison. The caller has already checked whether pre-releases are allowed.
     pub fn check(&self, version: &Version) -> Result<(), Reason> {
         let order = version.compare(&self.version);
         match self.operator {
@@ -139,7 +141,7 @@ impl Constraint {
         unless(version.compare(it).is_eq(), Reason::Equal)
     }
 
-    /// Of an open version everything in it must be passed: `> 11` begins at 12.
+    /// For an open version, the version must exceed everything it covers: `> 11` starts at 12.
     fn greater(&self, version: &Version) -> Result<(), Reason> {
         let it = &self.version;
         let above = if self.open && version.major != it.major {
@@ -154,7 +156,7 @@ impl Constraint {
         unless(!above, Reason::LessOrEqual)
     }
 
-    /// `~1.2.3` goes up to 1.3, `~1` up to 2; `~0.0.0` and `~*` to the end.
+    /// `~1.2.3` allows versions below 1.3, `~1` below 2; `~0.0.0` and `~*` have no upper bound.
     fn tilde(&self, version: &Version) -> Result<(), Reason> {
         let it = &self.version;
         if version.compare(it).is_lt() {
@@ -169,7 +171,7 @@ impl Constraint {
         unless(version.minor != it.minor && !self.open_minor, Reason::OtherMajorOrMinor)
     }
 
-    /// `^` lets everything to the right of the first number that is not zero grow.
+    /// `^` allows changes to the right of the first non-zero number.
     fn caret(&self, version: &Version) -> Result<(), Reason> {
         let it = &self.version;
         if version.compare(it).is_lt() {

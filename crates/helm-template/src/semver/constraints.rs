@@ -1,4 +1,4 @@
-//! Constraints: groups between `||` of which one must hold, each of parts that all must hold.
+//! Version constraints: groups separated by `||`, one of which must match; all comparisons of a group must match.
 
 use std::sync::LazyLock;
 
@@ -10,20 +10,22 @@ use crate::go::quote;
 use crate::profile::Profile;
 use crate::value::Str;
 
-/// What Helm 4 does not look at: longer texts, more groups.
+/// Limits of Helm 4 on the length of the text and the number of groups.
 const LONGEST: usize = 512;
 const MOST_GROUPS: usize = 32;
 
+/// Parsed version constraints.
 #[derive(Clone, Debug)]
 pub struct Constraints {
     groups: Vec<Group>,
     profile: Profile,
 }
 
+/// Comparisons that must all match.
 #[derive(Clone, Debug)]
 struct Group {
     parts: Vec<Constraint>,
-    /// One of the parts names a pre-release.
+    /// Whether a comparison of the group has a pre-release.
     names_pre: bool,
 }
 
@@ -34,13 +36,14 @@ pub(super) struct Constraint {
     pub version: Version,
     /// The version as written.
     pub written: Box<str>,
-    /// Some number is missing or a wildcard: any, or from the minor, or from the patch number on.
+    /// Whether a number is missing or a wildcard: `open` for any, `open_minor` from the minor on, `open_patch` only the patch.
     pub open: bool,
     pub open_minor: bool,
     pub open_patch: bool,
 }
 
 impl Constraints {
+    /// Parses constraints. Errors carry the library's message.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
         if profile == Profile::Helm4 && text.len() > LONGEST {
             return Err(format!("constraint string is too long (max {LONGEST} bytes)").into());
@@ -67,21 +70,21 @@ impl Constraints {
         Ok(Self { groups, profile })
     }
 
-    /// Whether the version satisfies them.
+    /// Whether the version satisfies the constraints.
     pub fn check(&self, version: &Version) -> bool {
         self.groups
             .iter()
             .any(|group| group.parts.iter().all(|part| self.holds(group, part, version).is_ok()))
     }
 
-    /// As [`Constraints::check`], with everything that speaks against it.
+    /// Like [`Constraints::check`], with all reasons for a mismatch.
     pub fn validate(&self, version: &Version) -> Result<(), Vec<Str>> {
         let mut reasons = Vec::new();
         let mut said = false;
         for group in &self.groups {
             let mut fine = true;
             for part in &group.parts {
-                // A pre-release that nobody asked for is told once.
+                // A pre-release mismatch is reported only once.
                 let reason = if version.is_prerelease() && !self.looks_at_pre(group, part) {
                     let first = !std::mem::replace(&mut said, true);
                     fine = false;
@@ -102,7 +105,7 @@ impl Constraints {
     }
 
     fn holds(&self, group: &Group, part: &Constraint, version: &Version) -> Result<(), Reason> {
-        // The older library forgets to ask where a whole version is excluded.
+        // Version 3.3.0 of the library omits the pre-release check when a complete version is excluded with `!=`.
         let asks = self.profile == Profile::Helm4 || part.operator != Operator::NotEqual || part.open;
         if asks && version.is_prerelease() && !self.looks_at_pre(group, part) {
             return Err(Reason::Prerelease);
@@ -110,7 +113,7 @@ impl Constraints {
         part.check(version)
     }
 
-    /// Pre-releases are looked at where they are named: by the part itself, since 3.4 by any part of its group.
+    /// Pre-releases match only if the comparison itself has one; since 3.4, if any comparison of its group has one.
     fn looks_at_pre(&self, group: &Group, part: &Constraint) -> bool {
         match self.profile {
             Profile::Helm3 => part.version.is_prerelease(),
@@ -126,7 +129,7 @@ struct Word<'a> {
 }
 
 impl Word<'_> {
-    /// `None` where the version has the shape of one, and yet is none: `1|2`, `1.2.3-01`.
+    /// `None` if the text matches the syntax but is not a valid version: `1|2`, `1.2.3-01`.
     fn read(self, profile: Profile) -> Option<Constraint> {
         let written = self.version;
         let rest = written.split_once('+').map_or(written, |(rest, _)| rest);
@@ -162,7 +165,7 @@ fn skip_space(text: &str) -> &str {
     text.trim_start_matches(|c| u8::try_from(c).is_ok_and(is_space))
 }
 
-/// The comparisons of a group, between which stand white space or commas. `None` if it is not made of such.
+/// The comparisons of a group, separated by white space or commas; `None` if the text does not match this syntax.
 fn words(group: &str) -> Option<Vec<Word<'_>>> {
     let mut words = Vec::new();
     let mut rest = skip_space(group);
@@ -187,8 +190,8 @@ fn words(group: &str) -> Option<Vec<Word<'_>>> {
     }
 }
 
-/// One to three numbers or wildcards, a pre-release, metadata. A number may contain `|`, which is an old slip of the
-/// library's and makes no version in the end.
+/// Whether the text consists of one to three numbers or wildcards, with optional pre-release and metadata. The library's expression
+/// accidentally accepts `|` in a number; such a text fails later as a version.
 fn has_shape(version: &str) -> bool {
     let identifiers = |text: &str| {
         text.split('.').all(|part| {
@@ -207,8 +210,8 @@ fn has_shape(version: &str) -> bool {
         && [pre, metadata].into_iter().flatten().all(identifiers)
 }
 
-/// `1.2 - 3` becomes `>= 1.2, <= 3 `. Rare, and the one place where a text is searched for something in the midst of
-/// it, so that an expression is the plainest way to find the same.
+/// Rewrites hyphen ranges: `1.2 - 3` becomes `>= 1.2, <= 3 `. Ranges are rare, and this is the only search in the middle of a text, so
+/// a regular expression is the simplest way to match what the library matches.
 fn rewrite_ranges(text: &str) -> std::borrow::Cow<'_, str> {
     const VERSION: &str = r"v?[0-9|xX*]+(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?";
     static RANGE: LazyLock<Option<Regex>> = LazyLock::new(|| {

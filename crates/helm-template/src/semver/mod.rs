@@ -1,7 +1,8 @@
-//! Semantic versions and constraints as Masterminds' library reads them, which charts, functions and Helm itself ask.
+//! Semantic versions and constraints, with the semantics of Go's Masterminds/semver library, which charts, template functions and
+//! Helm itself use.
 //!
-//! Helm 3.17 has its release 3.3.0 and Helm 4.3 its 3.5.0: they differ in the words of errors, in limits, and in when
-//! a pre-release is looked at. So everything here is read under a [`Profile`](crate::profile::Profile).
+//! Helm 3.17 uses version 3.3.0 of that library and Helm 4.3 uses 3.5.0. They differ in error messages, limits, and the treatment of
+//! pre-releases, so every operation takes a [`Profile`](crate::profile::Profile).
 
 mod check;
 mod constraints;

@@ -1,4 +1,4 @@
-//! A version: what it is read from, how two compare, what follows it.
+//! Semantic versions: parsing, comparison, increments.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,22 +6,23 @@ use std::fmt;
 use crate::profile::Profile;
 use crate::value::Str;
 
-/// Beyond this many bytes Helm 4 does not look at a version.
+/// Helm 4's limit on the length of a version in bytes.
 const LONGEST: usize = 256;
 
+/// A semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub major: u64,
     pub minor: u64,
     pub patch: u64,
-    /// What stands behind `-`; empty in a release.
+    /// The pre-release after `-`; empty for a release.
     pub pre: String,
-    /// What stands behind `+`.
+    /// The build metadata after `+`.
     pub metadata: String,
     original: String,
 }
 
-/// Why a text is no version.
+/// Why a text is not a version.
 #[derive(Clone, Copy)]
 enum Flaw<'a> {
     Invalid,
@@ -58,7 +59,7 @@ fn out_of_range(digits: &str) -> String {
 }
 
 impl Version {
-    /// Leniently: a `v` in front and missing parts are fine, and so are zeros in front of a number.
+    /// Lenient parsing: accepts a leading `v`, missing numbers and leading zeros.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
         Self::read(text, profile).map_err(|flaw| flaw.words(profile))
     }
@@ -69,7 +70,7 @@ impl Version {
         }
         let (core, pre, metadata) = parts(text);
         let core = core.strip_prefix('v').unwrap_or(core);
-        // The shape comes first: a text that has none is not blamed for its numbers.
+        // Syntax is checked first, so a malformed text gets no error about its numbers.
         let digits = |segment: &str| !segment.is_empty() && only_digits(segment);
         let shaped = core.split('.').count() <= 3
             && core.split('.').all(digits)
@@ -88,10 +89,10 @@ impl Version {
         Ok(Self { major, minor, patch, pre, metadata, original })
     }
 
-    /// Strictly: three numbers, no `v`, no zeros in front.
+    /// Strict parsing: three numbers, no `v`, no leading zeros.
     pub fn parse_strict(text: &str, profile: Profile) -> Result<Self, Str> {
         Self::read_strict(text, profile).map_err(|flaw| match flaw {
-            // Here the library hands the error of Go's number parser on as it is.
+            // Here the library returns the error of Go's number parser unchanged.
             Flaw::Segment("") => "strconv.ParseUint: parsing \"\": invalid syntax".into(),
             Flaw::Segment(digits) => out_of_range(digits).into(),
             flaw => flaw.words(profile),
@@ -139,7 +140,7 @@ impl Version {
         Ok(Self { major, minor, patch, pre, metadata, original: text.to_owned() })
     }
 
-    /// What it was read from.
+    /// The text that the version was parsed from.
     pub fn original(&self) -> &str {
         &self.original
     }
@@ -148,17 +149,17 @@ impl Version {
         !self.pre.is_empty()
     }
 
-    /// Which comes first. Metadata do not count, so that two can be level and yet not the same.
+    /// Compares by precedence. Metadata is ignored, so different versions can compare equal.
     pub fn compare(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
         numbers(self).cmp(&numbers(other)).then_with(|| match (self.is_prerelease(), other.is_prerelease()) {
             (true, true) => compare_pre(&self.pre, &other.pre),
-            // A release comes after its pre-releases.
+            // A release follows its pre-releases.
             (one, two) => two.cmp(&one),
         })
     }
 
-    /// The next patch; of a pre-release, its release.
+    /// The next patch version; for a pre-release, its release.
     pub fn next_patch(&self) -> Result<Self, Str> {
         let patch = if self.is_prerelease() { self.patch } else { up(self.patch, "patch")? };
         Ok(self.followed_by(self.major, self.minor, patch))
@@ -201,7 +202,7 @@ impl Version {
         Ok(Self { metadata: metadata.to_owned(), ..self.clone() }.renamed())
     }
 
-    /// The same, as if read from what it prints; a `v` in front stays.
+    /// Sets the original text to the formatted version, keeping a leading `v`.
     fn renamed(mut self) -> Self {
         let v = if self.original.starts_with('v') { "v" } else { "" };
         self.original = format!("{v}{self}");
@@ -222,12 +223,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// Helm 3's library wraps round to zero there, which nobody can have meant.
+/// Increments a number. The library of Helm 3 wraps to zero on overflow, which is never intended.
 fn up(number: u64, part: &str) -> Result<u64, Str> {
     number.checked_add(1).ok_or_else(|| format!("{part} version increment would overflow uint64").into())
 }
 
-/// Numbers, pre-release and metadata. The pre-release begins at the first `-`, the metadata at the first `+`.
+/// Splits into numbers, pre-release (from the first `-`) and metadata (from the first `+`).
 fn parts(text: &str) -> (&str, Option<&str>, Option<&str>) {
     let (rest, metadata) = cut(text, '+');
     let (core, pre) = cut(rest, '-');
@@ -249,7 +250,7 @@ fn only_allowed(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// `a.b-c.1`: something between all dots.
+/// Whether the text is a dotted list of non-empty identifiers, such as `a.b-c.1`.
 fn identifiers(text: &str) -> bool {
     text.split('.').all(|part| !part.is_empty() && only_allowed(part))
 }
@@ -267,7 +268,7 @@ fn check_pre(pre: &str) -> Result<(), Flaw<'static>> {
     Ok(())
 }
 
-/// Helm 3's library lets empty parts pass.
+/// Checks metadata. The library of Helm 3 accepts empty identifiers.
 fn check_metadata(metadata: &str, profile: Profile) -> Result<(), Flaw<'static>> {
     let fine = |part: &str| only_allowed(part) && !(part.is_empty() && profile == Profile::Helm4);
     if metadata.split('.').all(fine) { Ok(()) } else { Err(Flaw::Metadata) }
@@ -286,7 +287,7 @@ pub(super) fn compare_pre(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Nothing comes before numbers, numbers before words.
+/// Compares identifiers: missing ones come first, then numbers, then words.
 fn compare_part(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -296,12 +297,12 @@ fn compare_part(a: &str, b: &str) -> Ordering {
         (_, true) => return Ordering::Greater,
         _ => {}
     }
-    // A number beyond 64 bits counts as a word.
+    // A number beyond 64 bits compares as a word.
     let number = |part: &str| only_digits(part).then(|| part.parse::<u64>().ok()).flatten();
     match (number(a), number(b)) {
         (None, None) => a.cmp(b),
         (None, Some(_)) => Ordering::Greater,
-        // Of two ways to write one number neither is equal to the other, and the library says less.
+        // Two spellings of one number are not equal, and the library returns "less" for either order.
         (Some(a), Some(b)) if a > b => Ordering::Greater,
         (Some(_), _) => Ordering::Less,
     }

@@ -1,8 +1,8 @@
-//! Keys and quoted texts.
+//! Keys and quoted strings.
 
 use std::fmt::Write;
 
-/// What needs no quotes in a key.
+/// Whether the character needs no quotes in a key.
 pub(super) fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
@@ -15,7 +15,7 @@ pub(super) fn write(out: &mut String, key: &str) {
     }
 }
 
-/// Keys with points between them.
+/// A dotted key.
 pub(super) fn path<S: AsRef<str>>(keys: &[S]) -> String {
     let mut out = String::new();
     for (at, key) in keys.iter().enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn quote(out: &mut String, text: &str) {
             '\u{c}' => out.push_str("\\f"),
             '\r' => out.push_str("\\r"),
             c if c.is_ascii_control() => {
-                // A String takes whatever is written to it.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),

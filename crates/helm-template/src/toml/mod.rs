@@ -1,6 +1,6 @@
-//! TOML as Helm reads and writes it, which is as Go's `github.com/BurntSushi/toml` does.
+//! TOML with the semantics of Go's `github.com/BurntSushi/toml`, which Helm uses.
 //!
-//! Helm 3 knows TOML 1.0 and Helm 4 knows 1.1; they also write floats differently.
+//! Helm 3 supports TOML 1.0 and Helm 4 supports 1.1; they also format floats differently.
 
 mod key;
 mod number;

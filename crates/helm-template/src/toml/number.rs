@@ -6,7 +6,7 @@ use crate::outside::Clock;
 use crate::value::Value;
 use crate::value::moments::time_value;
 
-/// What a literal turned out to be while it was read.
+/// The kind of a literal, as far as it has been scanned.
 enum Kind {
     Start,
     Decimal,
@@ -15,7 +15,7 @@ enum Kind {
     Date,
 }
 
-/// The number or date that a text begins with, and what is wrong with it already.
+/// The number or date at the start of a text, and an error found while scanning it.
 pub(super) fn literal(text: &str) -> (&str, Option<String>) {
     let signed = text.starts_with(['+', '-']);
     let (sign, unsigned) = text.split_at(usize::from(signed));
@@ -69,7 +69,7 @@ pub(super) fn literal(text: &str) -> (&str, Option<String>) {
     (text.get(..end).unwrap_or_default(), None)
 }
 
-/// The value of a literal.
+/// Parses a literal.
 pub(super) fn value(literal: &str, minutes_will_do: bool, clock: &dyn Clock) -> Result<Value, String> {
     let unsigned = literal.strip_prefix(['+', '-']).unwrap_or(literal);
     if matches!(unsigned, "inf" | "nan") {
@@ -88,7 +88,7 @@ pub(super) fn value(literal: &str, minutes_will_do: bool, clock: &dyn Clock) -> 
     if radix == 10 && literal.contains(['.', 'e', 'E']) { float(literal) } else { integer(literal, radix) }
 }
 
-/// A date has a minus that belongs to no exponent.
+/// Whether the literal is a date: it has a minus that is not part of an exponent.
 fn is_date(rest: &str) -> bool {
     rest.contains('-') && !rest.contains(['e', 'E'])
 }
@@ -127,7 +127,7 @@ fn float(literal: &str) -> Result<Value, String> {
     }
 }
 
-/// Each underscore comes after a digit, and none is at the end.
+/// Whether each underscore follows a digit, and none is at the end.
 fn underscores_fit(text: &str) -> bool {
     let mut fits = false;
     for c in text.chars() {
@@ -151,8 +151,7 @@ const DATETIME: &str = "datetime-local";
 const DATE: &str = "date-local";
 const TIME: &str = "time-local";
 
-/// The forms of a date, and the names of the zones that those are in which tell none: by them they are known again
-/// when they are written.
+/// Date formats. Formats without an offset use fixed zones with these names, by which the encoder recognises them again.
 const FORMS: &[(&str, Option<&str>)] = &[
     (RFC3339, None),
     ("2006-01-02T15:04:05.999999999", Some(DATETIME)),
@@ -160,7 +159,7 @@ const FORMS: &[(&str, Option<&str>)] = &[
     ("15:04:05.999999999", Some(TIME)),
 ];
 
-/// TOML 1.1, where the seconds may be left out.
+/// Formats of TOML 1.1, which allows omitting seconds.
 const SHORT_FORMS: &[(&str, Option<&str>)] =
     &[("2006-01-02T15:04Z07:00", None), ("2006-01-02T15:04", Some(DATETIME)), ("15:04", Some(TIME))];
 
@@ -181,14 +180,15 @@ fn date(literal: &str, minutes_will_do: bool, clock: &dyn Clock) -> Result<Value
         .ok_or_else(|| format!("invalid datetime: {}", quote(&text)))
 }
 
-/// Go reads numbers without their leading zeros, which TOML must have: then what separates them is in another place.
+/// Go's parser accepts numbers without their leading zeros, which TOML requires. A missing zero shifts the separators, which this
+/// check detects.
 fn has_all_zeros(text: &str, form: &str) -> bool {
     let form = form.split(['.', 'Z']).next().unwrap_or_default();
     let mut pairs = form.bytes().zip(text.bytes());
     pairs.all(|(form, byte)| form.is_ascii_digit() || form == byte)
 }
 
-/// As it stands in a document.
+/// Formats a time for a document.
 pub(super) fn written(time: &Time) -> String {
     let form = match time.zone() {
         Zone::Fixed(name, _) => FORMS.iter().find(|(_, zone)| *zone == Some(name)),

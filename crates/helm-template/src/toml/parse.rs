@@ -1,7 +1,7 @@
-//! From TOML to values.
+//! TOML decoder.
 //!
-//! Whole numbers are `int64` here, other than in YAML and JSON. Errors name the line and the last key, as Go's library
-//! does.
+//! Integers are `int64` here, unlike in YAML and JSON, where all numbers are floats. Errors name the line and the last key, as Go's
+//! library does.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -13,15 +13,15 @@ use crate::outside::Clock;
 use crate::profile::Profile;
 use crate::value::{List, Map, NamedList, Str, Value};
 
-/// How deep arrays and inline tables may be nested.
+/// Maximum nesting of arrays and inline tables.
 const DEPTH: usize = 200;
 
-/// Steps to follow one key of a path, and what is compared of it in the time of a step.
+/// Steps to follow one key of a path, and bytes of a key compared per step.
 const STEPS_PER_KEY: u64 = 4;
 const BYTES_PER_STEP: u64 = 128;
 
-/// Reads a document. The budget counts the paths of its keys; once it is exceeded, the error is not one of the document. The
-/// clock says how late it is where a time names no zone.
+/// Decodes a document. Key paths are charged to the budget; if it is exceeded, the error is that of the budget, not of the document.
+/// The clock determines the local offset for times without a zone.
 pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'_>) -> Result<Map, Str> {
     let mut reader = Reader {
         text: Text::new(text, profile, clock),
@@ -38,9 +38,10 @@ pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'
 
 type Table = BTreeMap<Str, Node>;
 
+/// An entry of a table while decoding.
 enum Node {
     Value(Value),
-    /// One that is implied by a longer key can still be named by a header of its own.
+    /// A table. An implied table, created by a longer key, can still be defined by its own header.
     Table {
         table: Table,
         implied: bool,
@@ -62,17 +63,18 @@ fn value(node: Node) -> Value {
     }
 }
 
-/// The type of an array of tables.
+/// The Go type of an array of tables.
 static TABLES: NamedList = NamedList { name: "[]map[string]interface {}", method: |_| None };
 
+/// The state of the decoder.
 struct Reader<'t> {
     text: Text<'t>,
     root: Table,
-    /// The table that keys go into.
+    /// The path of the current table.
     path: Vec<Str>,
-    /// The key whose value is being read.
+    /// The key whose value is being decoded.
     key: Option<Str>,
-    /// Where the key at hand began.
+    /// The line on which the current key starts.
     key_line: usize,
     depth: usize,
     budget: &'t Budget<'t>,
@@ -119,7 +121,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[a.b]` or `[[a.b]]`.
+    /// Parses `[a.b]` or `[[a.b]]`.
     fn header(&mut self) -> Result<(), Fault> {
         let of_array = self.text.accept('[')?;
         let mut keys = Vec::new();
@@ -163,7 +165,7 @@ impl Reader<'_> {
         self.text.end_of_item()
     }
 
-    /// One part of a key.
+    /// Parses one part of a key.
     fn name(&mut self, keys: &mut Vec<Str>) -> Result<(), Fault> {
         if self.path.len() + keys.len() > DEPTH {
             return Err(self.text.fault(format!("nested more than {DEPTH} deep")));
@@ -184,13 +186,13 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Counts the way to a table: every key on it is compared and copied.
+    /// Charges a walk along a path: every key on it is compared and copied.
     fn walks(&self, path: &[Str]) -> Result<(), Fault> {
         let steps = path.iter().map(|key| STEPS_PER_KEY + key.len() as u64 / BYTES_PER_STEP).sum();
         self.budget.charge(steps).map_err(|why| self.text.fault(&*why))
     }
 
-    /// Makes the table of a header the one that keys go into.
+    /// Makes the table of a header the current one.
     fn enter(&mut self, mut keys: Vec<Str>, of_array: bool) -> Result<(), Fault> {
         let Some(last) = keys.pop() else {
             return Ok(());
@@ -241,7 +243,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// `a.b = value`, with the table at hand as the place for it.
+    /// Parses `a.b = value` into the current table.
     fn pair(&mut self) -> Result<(), Fault> {
         let keys = self.keys()?;
         let around = self.path.len();
@@ -252,7 +254,7 @@ impl Reader<'_> {
         let line = self.key_line;
         for (at, key) in self.path.iter().enumerate() {
             path.push(key.clone());
-            // What a key with points goes through for the second time is no longer only implied.
+            // A table that a dotted key visits for the second time is no longer only implied.
             let is_new = !table.contains_key(key);
             let node = table
                 .entry(key.clone())
@@ -286,7 +288,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The parts of a key, as far as the sign behind it.
+    /// Parses the parts of a key, up to and including `=`.
     fn keys(&mut self) -> Result<Vec<Str>, Fault> {
         let mut keys = Vec::new();
         self.text.skip_blanks()?;
@@ -317,7 +319,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The value of a key, which becomes the key at hand.
+    /// Parses the value of a key, which becomes the current key.
     fn keyed_value(&mut self, mut keys: Vec<Str>) -> Result<Value, Fault> {
         self.key = keys.pop();
         self.path.append(&mut keys);
@@ -369,12 +371,12 @@ impl Reader<'_> {
     }
 
     fn inline_table(&mut self) -> Result<Value, Fault> {
-        // It is read as a document of its own under the key at hand.
+        // Decoded as a separate document below the current key.
         let outer = (mem::take(&mut self.root), self.path.clone(), self.key.take());
         self.path.extend(outer.2.clone());
         let prefix = self.path.clone();
         let read = self.inline_pairs(&prefix);
-        // An error keeps its place.
+        // On an error, the path is left as it is, because the message names it.
         read?;
         let table = mem::replace(&mut self.root, outer.0);
         self.path = outer.1;

@@ -1,4 +1,4 @@
-//! TOML as Helm reads and writes it; every line was held against Helm 3.17.3 and 4.3.1.
+//! TOML decoding and encoding. Every expectation was compared with Helm 3.17.3 and 4.3.1.
 
 use proptest::prelude::*;
 
@@ -129,7 +129,7 @@ fn lines_are_counted_from_the_last_place() {
     assert_eq!(read(&("[[a]]\n".repeat(1_000) + "b"), Helm4).split(' ').nth(2), Some("1001"));
 }
 
-/// Each pair follows the path of its table.
+/// Each pair walks the path of its table.
 #[test]
 fn long_paths_of_toml_are_charged() {
     let budget = Budget::new(Limits { steps: 1_000_000, ..Limits::default() }, &Unlimited);

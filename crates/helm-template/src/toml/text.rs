@@ -1,4 +1,4 @@
-//! The text of a TOML document, character by character, and the literals in it.
+//! Character reader of a TOML document, with its string and number literals.
 
 use std::cell::Cell;
 
@@ -9,22 +9,23 @@ use crate::outside::Clock;
 use crate::profile::Profile;
 use crate::value::Value;
 
-/// What is wrong, and where.
+/// An error and its line.
 pub(super) struct Fault {
     pub line: usize,
     pub why: String,
 }
 
+/// The position of the decoder in its text.
 pub(super) struct Text<'t> {
     all: &'t str,
-    /// The byte behind the text that is part of no character.
+    /// The first byte after the valid UTF-8 prefix, if any.
     bad: Option<u8>,
     at: usize,
-    /// A place, and its line.
+    /// An offset and its line, for incremental line counting.
     counted: Cell<(usize, usize)>,
-    /// Where the string at hand begins.
+    /// The start of the current string.
     string_at: usize,
-    /// The end has been read, and not only reached.
+    /// Whether the end was read, not only reached.
     ended: bool,
     profile: Profile,
     clock: &'t dyn Clock,
@@ -40,12 +41,12 @@ impl<'t> Text<'t> {
         Self { all: text, bad, at: 0, counted: Cell::new((0, 1)), string_at: 0, ended: false, profile, clock }
     }
 
-    /// TOML 1.1.
+    /// Whether the document is TOML 1.1.
     pub fn is_new(&self) -> bool {
         self.profile == Profile::Helm4
     }
 
-    /// The line of the reader. Lines are counted from the place of the last call, so that asking at each key is linear.
+    /// The current line. Counts from the position of the last call, so that calls at each key take linear time in total.
     pub fn line(&self) -> usize {
         let (at, line) = self.counted.get();
         let newlines = |from: usize, to: usize| {
@@ -65,23 +66,23 @@ impl<'t> Text<'t> {
         self.all.get(self.at..).unwrap_or_default()
     }
 
-    /// A fault where the reader stands. At the end the last line is meant, which Helm 3 miscounts.
+    /// An error at the current position. At the end of the text it names the last line, which Helm 3 miscounts.
     pub fn fault(&self, why: impl Into<String>) -> Fault {
         let back = self.ended && (!self.is_new() || self.read().ends_with('\n'));
         Fault { line: self.line() - usize::from(back), why: why.into() }
     }
 
-    /// The same on the line that has just ended.
+    /// An error on the line that has just ended.
     fn fault_before(&self, why: impl Into<String>) -> Fault {
         Fault { line: self.line().saturating_sub(1), why: why.into() }
     }
 
-    /// As [`Text::fault`], but Helm 4 means the line that a newline has ended.
+    /// Like [`Text::fault`], but in Helm 4 an error at a newline names the line that it ends.
     pub fn fault_at_line_end(&self, found: Option<char>, why: String) -> Fault {
         if found == Some('\n') && self.is_new() { self.fault_before(why) } else { self.fault(why) }
     }
 
-    /// A character as Go quotes it; the end is the character zero.
+    /// A character as Go quotes it; the end of the text is NUL.
     pub fn quoted(found: Option<char>) -> String {
         printf("%q", &[Value::Int(i64::from(u32::from(found.unwrap_or_default())))])
     }
@@ -90,7 +91,7 @@ impl<'t> Text<'t> {
         found.map_or_else(|| "end of file".to_owned(), |c| format!("'{c}'"))
     }
 
-    /// None at the end.
+    /// The next character; `None` at the end.
     pub fn next(&mut self) -> Result<Option<char>, Fault> {
         let mut chars = self.rest().chars();
         let Some(c) = chars.next() else {
@@ -109,7 +110,7 @@ impl<'t> Text<'t> {
         Ok(Some(c))
     }
 
-    /// Takes back what was read last.
+    /// Unreads the last character.
     pub fn back(&mut self) {
         if !std::mem::take(&mut self.ended) {
             self.at -= self.read().chars().next_back().map_or(0, char::len_utf8);
@@ -145,7 +146,7 @@ impl<'t> Text<'t> {
         self.while_it(|c| !matches!(c, '\n' | '\r')).map(drop)
     }
 
-    /// Blanks, newlines and comments.
+    /// Skips blanks, newlines and comments.
     pub fn skip_lines(&mut self) -> Result<(), Fault> {
         loop {
             self.while_it(|c| matches!(c, ' ' | '\t' | '\n' | '\r'))?;
@@ -156,7 +157,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// What may stand between the pairs of an inline table.
+    /// Skips blanks between the pairs of an inline table, and newlines and comments where allowed.
     pub fn skip_inside_table(&mut self) -> Result<(), Fault> {
         if self.is_new() {
             return self.skip_lines();
@@ -176,7 +177,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// What may follow a header or a value on its line.
+    /// Checks that only blanks or a comment follow a header or value on its line.
     pub fn end_of_item(&mut self) -> Result<(), Fault> {
         self.skip_blanks()?;
         match self.next()? {
@@ -191,7 +192,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// A value that begins with this character and is neither array nor table.
+    /// Parses a value other than an array or table; `first` is its first character.
     pub fn scalar(&mut self, first: Option<char>) -> Result<Value, Fault> {
         let text = match first {
             Some('"') if self.rest().starts_with("\"\"") => self.long_string()?,
@@ -235,7 +236,7 @@ impl<'t> Text<'t> {
         number::value(literal, self.is_new(), self.clock).map_err(|why| self.fault(why))
     }
 
-    /// What follows the opening quote.
+    /// Parses a string after its opening quote.
     pub fn string(&mut self) -> Result<String, Fault> {
         self.string_at = self.at;
         let mut out = String::new();
@@ -304,7 +305,7 @@ impl<'t> Text<'t> {
         }
     }
 
-    /// The rest of the quotes, and a newline right behind them.
+    /// Skips the other two opening quotes and a newline directly after them.
     fn open_long(&mut self) {
         self.at += 2;
         let newline = ["\n", "\r\n"].into_iter().find(|newline| self.rest().starts_with(newline));
@@ -312,7 +313,7 @@ impl<'t> Text<'t> {
         self.at += newline.map_or(0, str::len);
     }
 
-    /// One quote has been read: three end the text, and up to two more before them belong to it.
+    /// Handles quotes after the first one was read: three end the string, and up to two quotes before them belong to it.
     fn close_long(&mut self, out: &mut String, quote: char) -> Result<bool, Fault> {
         let more = self.rest().chars().take_while(|c| *c == quote).count();
         let count = more + 1;
@@ -326,7 +327,7 @@ impl<'t> Text<'t> {
         Ok(count >= 3)
     }
 
-    /// What follows a backslash.
+    /// Parses an escape after its backslash.
     fn escape(&mut self, out: &mut String) -> Result<(), Fault> {
         let c = match self.next()? {
             Some('b') => '\u{8}',

@@ -1,7 +1,7 @@
-//! From values to TOML.
+//! TOML encoder.
 //!
-//! In a table, what is no table comes first; each part in the order of its keys. Tables are indented by their depth,
-//! with an empty line before those of the first level and before each of an array of them.
+//! Within a table, other values precede nested tables; both are sorted by key. Tables are indented by depth. An empty line precedes
+//! each first-level table and each element of an array of tables.
 
 use std::fmt::Write;
 
@@ -13,9 +13,9 @@ use crate::stack::deeper;
 use crate::value::moments::{as_duration, as_time};
 use crate::value::{Field, Json, Kind, List, Object, Str, Value, field};
 
-/// As `toToml` writes it. What cannot be written is an error in the words of Go's library.
+/// Encodes a value as `toToml` does. Values without a TOML form fail with the message of Go's library.
 pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
-    // What a value is to TOML is looked at before anything is written.
+    // The shapes of values are examined before anything is written, so endless values must be refused first.
     if value.is_endless() {
         return Err(Unwritable::TooLong);
     }
@@ -28,7 +28,7 @@ fn refused(why: impl Into<String>) -> Unwritable {
     Unwritable::Refused(why.into().into())
 }
 
-/// What a value is to TOML, as far as it decides where it stands.
+/// The TOML form of a value, as far as it decides the order within its table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Nothing,
@@ -65,7 +65,7 @@ impl Shape {
     }
 }
 
-/// What others may see of a struct, of embedded ones in their place; or the entries of a map.
+/// The public fields of a struct, with embedded structs flattened, or the entries of a map.
 fn fields(object: &dyn Object) -> Option<Entries> {
     fn add(fields: Vec<Field>, to: &mut Entries) {
         for Field { name, json, value } in field::visible(fields) {
@@ -84,15 +84,15 @@ fn fields(object: &dyn Object) -> Option<Entries> {
     (!all.is_empty()).then_some(all)
 }
 
-/// An object that is no table.
+/// A plain value for an object that is not a table.
 fn made_plain(value: &Value, object: &dyn Object) -> Result<Value, Unwritable> {
-    // Go's library knows durations.
+    // Go's library supports durations.
     if as_duration(value).is_some() { Ok(print(value).into()) } else { Ok(Value::from(&object.data()?)) }
 }
 
 type Entries = Vec<(Str, Value)>;
 
-/// What a table holds: what is no table, then what is.
+/// The entries of a table: first other values, then tables.
 fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2], Nesting<'n>), Unwritable> {
     let (entries, inside) = match table {
         Value::Map(map) => (map.snapshot(), around.inside_map(map)?),
@@ -107,13 +107,14 @@ fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2],
     Ok((parts, inside))
 }
 
+/// The encoder's output.
 struct Writer {
     out: String,
     profile: Profile,
 }
 
 impl Writer {
-    /// A value under its key, in a table or on its own.
+    /// Writes a value under its key, or a top-level value.
     fn item(
         &mut self,
         path: &mut Vec<String>,
@@ -201,7 +202,7 @@ impl Writer {
 
     fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
         check_length(&self.out)?;
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         match value {
             Value::String(text) => key::quote(&mut self.out, text),
             Value::Raw(bytes) => key::quote(&mut self.out, &crate::go::text_of(bytes)),
@@ -255,7 +256,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A table within an array of other things. A nil at its end leaves its comma behind.
+    /// Writes a table inside a mixed array. A trailing nil entry leaves its comma behind, as in Go's library.
     fn inline(&mut self, table: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
         let (parts, inside) = parts(table, around)?;
         self.out.push('{');
@@ -296,7 +297,7 @@ impl Writer {
         (1..path.len()).for_each(|_| self.out.push_str("  "));
     }
 
-    /// Nothing is above the first line.
+    /// Writes a line break, except at the start of the output.
     fn new_line(&mut self) {
         if !self.out.is_empty() {
             self.out.push('\n');

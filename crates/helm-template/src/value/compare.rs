@@ -1,34 +1,35 @@
-//! When two values are the same.
+//! Deep equality of values.
 
 use std::collections::HashSet;
 
 use super::{List, Map, Value};
 use crate::stack::deeper;
 
-/// `reflect.DeepEqual`: of the same type, and the same all the way down.
+/// `reflect.DeepEqual`: same type and recursively equal.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
     deep_equal_counted(a, b).0
 }
 
-/// The same, and at how many values it had to look.
+/// Like [`deep_equal`]. Also returns the number of values visited.
 pub(crate) fn deep_equal_counted(a: &Value, b: &Value) -> (bool, u64) {
     let mut comparison = Comparison::default();
     let same = comparison.same(a, b, 0);
     (same, comparison.looked)
 }
 
-/// Deeper than this values are looked at with care: they may contain themselves, or one map in many places.
+/// Below this depth, visited pairs are recorded, because values may contain themselves or share one map in many places.
 const SHALLOW: usize = 8;
 
-/// What is compared of an object in the time of a look.
+/// Bytes of an object compared per visit.
 const BYTES_PER_LOOK: u64 = 64;
 
-/// Deeper than this no values are the same.
+/// Values nested deeper than this compare as different.
 const MAX_DEPTH: usize = 1_000;
 
+/// The state of one comparison.
 #[derive(Default)]
 struct Comparison {
-    /// What is being compared or was found the same, as in Go: what meets itself again is not looked at again.
+    /// Pairs that are being compared or were found equal; as in Go, they are not compared again.
     seen: HashSet<(usize, usize)>,
     looked: u64,
 }
@@ -104,7 +105,7 @@ mod tests {
         assert!(deep_equal(&a.clone().into(), &b.clone().into()));
         b.insert("more", Value::Int(1));
         assert!(!deep_equal(&a.clone().into(), &b.clone().into()));
-        // What holds itself is never freed otherwise.
+        // Breaks the reference cycle so that the map is freed.
         a.remove("self");
         b.remove("self");
     }

@@ -1,4 +1,4 @@
-//! How far a value reaches: what contains itself, or one map in very many places, must not be gone through.
+//! Size of values, computed without traversing cycles or repeated references.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use super::{Str, Value};
 use crate::stack::deeper;
 
-/// What any value takes at the least.
+/// Minimum size of any value.
 const LEAF: usize = 1;
 
-/// Lists and maps inside each other.
+/// Maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 1_000;
 
-/// Bytes in all, as [`Value::extent`] counts them.
+/// Maximum printed size in bytes, as [`Value::extent`] counts it.
 pub(crate) const MAX_PRINTED: usize = 64 << 20;
 
 impl Value {
-    /// Going through all of it would never end, or as good as never. Only lists and maps are looked at, and each once.
+    /// Whether a full traversal would not end in reasonable time. Only lists and maps can be endless; each is visited once.
     pub fn is_endless(&self) -> bool {
         match self {
             Self::List(_) | Self::Map(_) => self.extent() > MAX_PRINTED,
@@ -24,20 +24,20 @@ impl Value {
         }
     }
 
-    /// Roughly how many bytes it takes to write all of it down, what is shared as often as it stands there. What
-    /// contains itself, or goes too deep, is as large as can be.
+    /// Approximate printed size in bytes; shared values count once per reference. Returns `usize::MAX` for a value that contains itself
+    /// or is nested too deeply.
     pub fn extent(&self) -> usize {
         Extent::default().size(self, 0).unwrap_or(usize::MAX)
     }
 
-    /// How many values it holds, itself included; what is shared counts as often as it stands there. What contains itself, or
-    /// goes too deep, has as many as can be.
+    /// The number of values in it, including itself; shared values count once per reference. Returns `usize::MAX` for a value that
+    /// contains itself or is nested too deeply.
     pub fn count(&self) -> usize {
         let mut nodes = Extent { texts: false, ..Extent::default() };
         nodes.size(self, 0).unwrap_or(usize::MAX)
     }
 
-    /// The extent of several values together, and at how many it had to look.
+    /// The total extent of several values, and the number of values visited.
     pub(crate) fn extent_of_all(values: &[Self]) -> (usize, u64) {
         values.iter().fold((0, 0), |(extent, looked), value| {
             let mut further = Extent::default();
@@ -46,8 +46,7 @@ impl Value {
         })
     }
 
-    /// The bytes that were needed to make it, if it is new: nobody else holds it. Of what a list or a map holds, only
-    /// the places are counted.
+    /// Bytes allocated for this value if it is new, that is, not shared. For a list or map only its slots are counted.
     pub(crate) fn made(&self) -> usize {
         match self {
             Self::String(text) if Arc::strong_count(text) == 1 => text.len(),
@@ -58,7 +57,7 @@ impl Value {
         }
     }
 
-    /// What there is to look at: the bytes of a text, the elements of a list.
+    /// Input size for functions: the bytes of a string or the elements of a list.
     pub(crate) fn width(&self) -> usize {
         match self {
             Self::String(text) => text.len(),
@@ -69,12 +68,13 @@ impl Value {
     }
 }
 
+/// The state of one size computation.
 struct Extent {
-    /// The bytes of texts count, and not only the values.
+    /// Whether the bytes of texts count, not only the number of values.
     texts: bool,
-    /// The sizes of lists and maps that were met, by place; `None` of those that are being looked at.
+    /// Sizes of visited lists and maps by address; `None` while being computed.
     known: HashMap<usize, Option<usize>>,
-    /// How many values were met.
+    /// The number of values visited.
     looked: u64,
 }
 
@@ -85,7 +85,7 @@ impl Default for Extent {
 }
 
 impl Extent {
-    /// `None` if it contains itself or goes too deep.
+    /// Returns `None` if the value contains itself or is nested too deeply.
     fn size(&mut self, value: &Value, depth: usize) -> Option<usize> {
         self.looked += 1;
         let place = match value {

@@ -1,8 +1,9 @@
-//! The fields of Go's structs.
+//! Fields of Go structs.
 
 use super::{Str, Value};
 use crate::data::{Data, Members};
 
+/// A field of a Go struct.
 #[derive(Clone)]
 pub struct Field {
     pub name: &'static str,
@@ -10,19 +11,19 @@ pub struct Field {
     pub value: Value,
 }
 
-/// How a field is written as JSON.
+/// The JSON encoding of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Json {
     Always(&'static str),
-    /// Only where it is not empty.
+    /// Omitted if empty.
     Filled(&'static str),
-    /// Its own fields are written in its place.
+    /// Replaced by its own fields.
     Embedded,
-    /// Not for others to see: it is printed, no more.
+    /// Unexported: printed, but not encoded.
     Private,
 }
 
-/// What JSON shows of a struct, in the order of its fields.
+/// The JSON members of a struct, in the order of its fields.
 pub(crate) fn members(fields: Vec<Field>) -> Vec<(&'static str, Value)> {
     let mut members = Vec::with_capacity(fields.len());
     for Field { json, value, .. } in fields {
@@ -40,7 +41,7 @@ pub(crate) fn members(fields: Vec<Field>) -> Vec<(&'static str, Value)> {
     members
 }
 
-/// The fields of a struct that others may see, by their own names.
+/// The exported fields of a struct, by their Go names.
 pub(crate) fn visible(fields: Vec<Field>) -> impl Iterator<Item = Field> {
     fields.into_iter().filter(|field| field.json != Json::Private)
 }

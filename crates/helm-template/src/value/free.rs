@@ -1,7 +1,7 @@
-//! Freeing values that are nested deeper than a stack reaches.
+//! Iterative destruction of deeply nested values.
 //!
-//! A value is freed by freeing what it holds, and so on. A template can put lists into lists as often as it has steps,
-//! and a stack is shorter than that: so what a list or a map holds is taken out of it and freed one after the other.
+//! Dropping a value recursively drops its elements. A template can nest lists as deeply as its step budget allows, which is deeper
+//! than the stack. Therefore the elements of a list or map are moved out and dropped one by one.
 
 use super::Value;
 
@@ -10,7 +10,7 @@ impl Value {
         matches!(self, Self::List(_) | Self::Map(_))
     }
 
-    /// Moves the lists and maps that nobody else will see into `taken`: those of a value that is about to be freed.
+    /// Moves the unshared nested lists and maps of a value that is about to be dropped into `taken`.
     fn give_up(&mut self, taken: &mut Vec<Value>) {
         match self {
             Self::List(list) => list.give_up(taken),
@@ -20,12 +20,12 @@ impl Value {
     }
 }
 
-/// Takes the lists and maps out of values that are about to be freed.
+/// Moves the nested lists and maps out of values that are about to be dropped.
 pub(super) fn take_nested<'v>(values: impl Iterator<Item = &'v mut Value>, taken: &mut Vec<Value>) {
     taken.extend(values.filter(|value| value.holds_values()).map(std::mem::take));
 }
 
-/// Frees what was taken.
+/// Drops the values iteratively.
 pub(super) fn free(mut taken: Vec<Value>) {
     while let Some(mut value) = taken.pop() {
         value.give_up(&mut taken);

@@ -1,35 +1,35 @@
-//! Lists: Go's slices, as far as templates can tell.
+//! Lists: Go slices, as far as templates can observe them.
 
 use std::ops::Deref;
 use std::rc::Rc;
 
 use super::{Str, Type, Value, free};
 
-/// What a list can hold, which is part of its type.
+/// The element type of a list, which is part of its Go type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     Any,
-    /// As [`Element::Any`], but there is no list at all: a nil of that type.
+    /// A nil of the same Go type as [`Element::Any`].
     None,
-    /// Lists of anything.
+    /// `[][]interface {}`.
     Lists,
     String,
-    /// No list of strings at all.
+    /// A nil of type `[]string`.
     NoStrings,
     Int,
-    /// Not of any type, but of the one that this says.
+    /// A named list type.
     Named(&'static NamedList),
-    /// No list of that type at all.
+    /// A nil of a named list type.
     NoneNamed(&'static NamedList),
 }
 
-/// A type of lists with a name, and maybe with methods.
+/// A named list type, possibly with methods.
 pub struct NamedList {
     pub name: &'static str,
     pub method: fn(&str) -> Option<ListMethod>,
 }
 
-/// What can be called on a list.
+/// A method of a list type.
 pub struct ListMethod {
     pub params: &'static [Type],
     pub run: fn(&List, &[Value]) -> Result<Value, Str>,
@@ -49,6 +49,7 @@ impl PartialEq for NamedList {
 
 impl Eq for NamedList {}
 
+/// A typed Go slice. Cheap to clone; clones share elements.
 #[derive(Clone)]
 pub struct List {
     of: Element,
@@ -61,7 +62,7 @@ impl List {
         Self { of: Element::Any, items: items.into_iter().map(Value::boxed).collect() }
     }
 
-    /// A nil of type `[]interface {}`: empty, and `null` to JSON and YAML.
+    /// A nil of type `[]interface {}`: empty, and `null` in JSON and YAML.
     pub fn nil() -> Self {
         Self { of: Element::None, items: Rc::new([]) }
     }
@@ -71,7 +72,7 @@ impl List {
         Self { of: Element::Lists, items: items.into_iter().map(Value::List).collect() }
     }
 
-    /// `[]string` of values that are strings already.
+    /// A `[]string` of values that are already strings.
     pub fn texts(items: impl IntoIterator<Item = Value>) -> Self {
         Self { of: Element::String, items: items.into_iter().collect() }
     }
@@ -94,12 +95,12 @@ impl List {
         Self { of: Element::Int, items: items.into_iter().map(Value::Int).collect() }
     }
 
-    /// A list of a type with a name.
+    /// A list of a named type.
     pub fn named(of: &'static NamedList, items: impl IntoIterator<Item = Value>) -> Self {
         Self { of: Element::Named(of), items: items.into_iter().collect() }
     }
 
-    /// A nil of a type with a name.
+    /// A nil of a named type.
     pub fn nil_named(of: &'static NamedList) -> Self {
         Self { of: Element::NoneNamed(of), items: Rc::new([]) }
     }
@@ -111,29 +112,29 @@ impl List {
         }
     }
 
-    /// A part of it, of the same type.
+    /// A sublist of the same type.
     #[must_use]
     pub fn slice(&self, from: usize, to: usize) -> Self {
         Self { of: self.of, items: self.items[from..to].into() }
     }
 
-    /// Other elements in a list of the same type.
+    /// A list of the same type with other elements.
     #[must_use]
     pub(crate) fn like(&self, items: Vec<Value>) -> Self {
         Self { of: self.of, items: items.into() }
     }
 
-    /// Its elements can be of any type, so that a nil among them is [`Value::Null`].
+    /// Whether elements can be of any type, so that a nil element is [`Value::Null`].
     pub fn is_any(&self) -> bool {
         matches!(self.of, Element::Any | Element::None)
     }
 
-    /// A `[]string`.
+    /// Whether this is a `[]string`.
     pub fn is_strings(&self) -> bool {
         matches!(self.of, Element::String | Element::NoStrings)
     }
 
-    /// There is no list at all.
+    /// Whether the list is nil.
     pub fn is_nil(&self) -> bool {
         matches!(self.of, Element::None | Element::NoStrings | Element::NoneNamed(_))
     }
@@ -148,24 +149,24 @@ impl List {
         }
     }
 
-    /// Where its elements are: two lists at one place with one length are the same.
+    /// The address of the elements. Two lists with the same address and length are identical.
     pub(super) fn address(&self) -> usize {
         self.items.as_ptr().addr()
     }
 
-    /// Nobody else holds it.
+    /// Whether this is the only reference to the elements.
     pub(super) fn is_sole(&self) -> bool {
         Rc::strong_count(&self.items) == 1
     }
 
-    /// Moves what it holds into `taken`, if nobody else holds it.
+    /// Moves the nested values into `taken`, if this is the only reference.
     pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
         if let Some(items) = Rc::get_mut(&mut self.items) {
             free::take_nested(items.iter_mut(), taken);
         }
     }
 
-    /// The same list, not only an equal one.
+    /// Whether both share the same elements, not only equal ones.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.items, &other.items)
     }

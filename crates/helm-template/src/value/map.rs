@@ -1,23 +1,24 @@
-//! Maps: shared, and sorted by key, which is the order in which templates see them.
+//! Maps: shared, and sorted by key, which is the order that templates observe.
 
 use std::cell::{Ref, RefCell};
 use std::rc::{Rc, Weak};
 
 use super::{Str, Value, free};
 
-/// A map's Go type.
+/// The Go type of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flavour {
     Any,
-    /// No `map[string]interface {}` at all.
+    /// A nil `map[string]interface {}`.
     Nothing,
     Strings,
-    /// No map of strings at all.
+    /// A nil `map[string]string`.
     NoStrings,
-    /// A type with a name of its own over `map[string]interface {}`.
+    /// A named type over `map[string]interface {}`.
     Named(&'static str),
 }
 
+/// A Go map with string keys. Cheap to clone; clones share entries, so changes are visible to all.
 #[derive(Clone)]
 pub struct Map {
     flavour: Flavour,
@@ -36,7 +37,7 @@ impl Map {
         Self::of(Flavour::Any, Vec::new())
     }
 
-    /// A nil of type `map[string]interface {}`: empty, and `null` to JSON and YAML. Who adds to it has to look first.
+    /// A nil of type `map[string]interface {}`: empty, and `null` in JSON and YAML. Callers must check for nil before inserting.
     pub fn nil() -> Self {
         Self::of(Flavour::Nothing, Vec::new())
     }
@@ -46,27 +47,27 @@ impl Map {
         Self::of(Flavour::Strings, Vec::new())
     }
 
-    /// A `map[string]string` of values that are strings.
+    /// A `map[string]string` of values that are already strings.
     pub(crate) fn strings_of(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
         let mut map = Self::from_entries(entries);
         map.flavour = Flavour::Strings;
         map
     }
 
-    /// A nil of type `map[string]string`: empty, and `null` to JSON and YAML. No function adds to maps of this type.
+    /// A nil of type `map[string]string`: empty, and `null` in JSON and YAML. No function inserts into maps of this type.
     pub fn nil_strings() -> Self {
         Self::of(Flavour::NoStrings, Vec::new())
     }
 
-    /// There is no map at all.
+    /// Whether the map is nil.
     pub fn is_nil(&self) -> bool {
         matches!(self.flavour, Flavour::Nothing | Flavour::NoStrings)
     }
 
-    /// Of several entries with one key the last holds.
+    /// A map of these entries. Of several entries with the same key, the last wins.
     pub fn from_entries(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
         let mut entries: Vec<_> = entries.into_iter().map(|(key, value)| (key, value.boxed())).collect();
-        // Stable, so that of equal keys the last stays last.
+        // A stable sort keeps the last of equal keys last.
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.reverse();
         entries.dedup_by(|a, b| a.0 == b.0);
@@ -74,7 +75,7 @@ impl Map {
         Self::of(Flavour::Any, entries)
     }
 
-    /// A `map[string]interface {}` of entries that are in order already.
+    /// A `map[string]interface {}` of entries that are already sorted.
     pub(crate) fn sorted(entries: Vec<(Str, Value)>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys out of order");
         Self::of(Flavour::Any, entries)
@@ -84,19 +85,19 @@ impl Map {
         Self { flavour, entries: Rc::new(RefCell::new(entries)) }
     }
 
-    /// Other entries, in order already, in a map of the same type.
+    /// A map of the same type with other, already sorted entries.
     #[must_use]
     pub(crate) fn like(&self, entries: Vec<(Str, Value)>) -> Self {
         Self::of(self.flavour, entries)
     }
 
-    /// The same map, shared, under a type of this name.
+    /// The same shared map under a named type.
     #[must_use]
     pub fn named(&self, name: &'static str) -> Self {
         Self { flavour: Flavour::Named(name), entries: self.entries.clone() }
     }
 
-    /// The same map, shared, as a plain `map[string]interface {}`.
+    /// The same shared map as a plain `map[string]interface {}`.
     #[must_use]
     pub fn plain(&self) -> Self {
         let flavour = if self.flavour == Flavour::Nothing { Flavour::Nothing } else { Flavour::Any };
@@ -111,7 +112,7 @@ impl Map {
         }
     }
 
-    /// What a missing entry reads as.
+    /// The value of a missing entry.
     pub fn absent(&self) -> Value {
         match self.flavour {
             Flavour::Strings | Flavour::NoStrings => Value::String("".into()),
@@ -119,12 +120,12 @@ impl Map {
         }
     }
 
-    /// Its entries can be of any type.
+    /// Whether entries can be of any type.
     pub fn is_any(&self) -> bool {
         !matches!(self.flavour, Flavour::Strings | Flavour::NoStrings)
     }
 
-    /// The name of its type, if that has one of its own.
+    /// The name of the type, if it is a named type.
     pub fn type_name_if_named(&self) -> Option<&'static str> {
         match self.flavour {
             Flavour::Named(name) => Some(name),
@@ -132,7 +133,7 @@ impl Map {
         }
     }
 
-    /// It has a type name of its own.
+    /// Whether the map has a named type.
     pub fn is_named(&self) -> bool {
         matches!(self.flavour, Flavour::Named(_))
     }
@@ -170,29 +171,29 @@ impl Map {
         }
     }
 
-    /// The entries in order. The map must not be changed while they are held.
+    /// The entries in key order. The map must not be changed while the reference is alive.
     pub fn entries(&self) -> Ref<'_, [(Str, Value)]> {
         Ref::map(self.entries.borrow(), Vec::as_slice)
     }
 
-    /// A copy of the entries, safe against changes meanwhile.
+    /// A copy of the entries, unaffected by later changes.
     pub fn snapshot(&self) -> Vec<(Str, Value)> {
         self.entries.borrow().clone()
     }
 
-    /// Where its entries are: two maps at one place are the same.
+    /// The address of the entries. Two maps with the same address are identical.
     pub(super) fn address(&self) -> usize {
         Rc::as_ptr(&self.entries).addr()
     }
 
-    /// Nobody else holds it.
+    /// Whether this is the only reference to the entries.
     pub(super) fn is_sole(&self) -> bool {
         Rc::strong_count(&self.entries) == 1
     }
 
-    /// Moves what it holds into `taken`, if nobody else holds it.
+    /// Moves the nested values into `taken`, if this is the only reference.
     pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
-        // Who knows a map weakly, knows only what is left of it.
+        // Weak references do not count: they can no longer be upgraded.
         if self.is_sole()
             && let Ok(mut entries) = self.entries.try_borrow_mut()
         {
@@ -200,12 +201,12 @@ impl Map {
         }
     }
 
-    /// A way to find it again, if somebody still holds it then.
+    /// A weak reference to this map.
     pub(crate) fn trace(&self) -> Trace {
         Trace(Rc::downgrade(&self.entries))
     }
 
-    /// The same map, not only an equal one.
+    /// Whether both share the same entries, not only equal ones.
     pub fn is(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.entries, &other.entries)
     }
@@ -219,16 +220,16 @@ impl Drop for Map {
     }
 }
 
-/// A map that is known, and not held.
+/// A weak reference to a map.
 pub(crate) struct Trace(Weak<RefCell<Vec<(Str, Value)>>>);
 
 impl Trace {
-    /// One place for each map, as long as this is kept.
+    /// Unique per map for as long as this reference exists.
     pub fn address(&self) -> usize {
         self.0.as_ptr().addr()
     }
 
-    /// Takes everything out of the map, so that it no longer holds itself.
+    /// Removes all entries, which breaks reference cycles.
     pub fn clear(&self) {
         if let Some(entries) = self.0.upgrade()
             && let Ok(mut entries) = entries.try_borrow_mut()

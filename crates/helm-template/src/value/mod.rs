@@ -1,8 +1,7 @@
-//! Values as Go's templates see them.
+//! Template values with the semantics of Go values.
 //!
-//! Maps are shared: who changes one changes it for everybody who holds it, as in Go. Lists are not changed in place
-//! (no function does), so that sharing them cannot be seen. A value knows its Go type, because templates can ask for
-//! it and errors name it.
+//! Maps are shared: a change through one holder is visible to all holders, as in Go. No function changes a list in place, so
+//! sharing of lists is not observable. A value knows its Go type, because templates can inspect it and error messages name it.
 
 mod compare;
 mod extent;
@@ -28,36 +27,37 @@ pub(crate) use map::Trace;
 pub use object::{Method, Object, light};
 pub use types::{Kind, Type};
 
-/// Text. Counted across threads, because parsed templates are shared between them.
+/// Shared text. The reference count is atomic, because parsed templates are shared between threads.
 pub type Str = Arc<str>;
 
+/// A Go value, as templates see it.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// No value at all: what a missing thing becomes once it has passed through a pipeline.
+    /// No value: what a missing value becomes after passing through a pipeline.
     #[default]
     Nil,
-    /// A nil that stands in a place for values of any type: the entry of a map, the element of a list. Asking it for
-    /// a field is an error, where asking [`Value::Nil`] is not.
+    /// A nil in an `interface {}` location, such as a map entry or list element. Field access on it is an error; on [`Value::Nil`] it
+    /// is not.
     Null,
     Bool(bool),
-    /// Go's `int`: literals in templates, lengths.
+    /// Go's `int`: integer literals, lengths.
     Int(i64),
     Int64(i64),
     /// A byte of a string or of a `[]byte`.
     Uint8(u8),
     Uint64(u64),
-    /// Every number that comes from YAML or JSON.
+    /// Go's `float64`: every number from YAML or JSON.
     Float(f64),
-    /// Only a literal can be one: `1+2i`.
+    /// Only from literals such as `1+2i`.
     Complex(f64, f64),
     String(Str),
-    /// A Go string whose bytes are not UTF-8: a binary file, a cut through a character. Never one that is.
+    /// A Go string that is not valid UTF-8, such as a binary file or a cut character. Invariant: never valid UTF-8.
     Raw(Arc<[u8]>),
     /// `[]byte`.
     Bytes(Arc<[u8]>),
     List(List),
     Map(Map),
-    /// What the host gives: a time, a version, the files of a chart.
+    /// A value of a host type: a time, a version, the files of a chart.
     Object(Rc<dyn Object>),
 }
 
@@ -66,7 +66,7 @@ impl Value {
         Self::String(text.into())
     }
 
-    /// A Go string of these bytes, whatever they are.
+    /// A Go string of arbitrary bytes.
     pub fn string_of(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::String(text.into()),
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// Neither form of nil.
+    /// Whether the value is neither form of nil.
     pub fn is_some(&self) -> bool {
         !self.is_nil()
     }
@@ -83,7 +83,7 @@ impl Value {
         matches!(self, Self::Nil | Self::Null)
     }
 
-    /// What is left of it after a pipeline: a nil no longer knows where it stood.
+    /// The value after a pipeline: a nil loses its interface type.
     #[must_use]
     pub fn unboxed(self) -> Self {
         match self {
@@ -92,7 +92,7 @@ impl Value {
         }
     }
 
-    /// What it is as the entry of a map or the element of a list.
+    /// The value as a map entry or list element.
     #[must_use]
     pub fn boxed(self) -> Self {
         match self {
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    /// A string, with U+FFFD where its bytes are no character.
+    /// The string, with U+FFFD for invalid UTF-8; `None` for other types.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::String(text) => Some(Cow::Borrowed(text)),
@@ -117,7 +117,7 @@ impl Value {
         }
     }
 
-    /// The bytes of a string.
+    /// The bytes of the string; `None` for other types.
     pub fn string_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::String(text) => Some(text.as_bytes()),
@@ -140,7 +140,7 @@ impl Value {
         }
     }
 
-    /// What `if` thinks of it: nothing, zero and the empty are false.
+    /// Truth as in `if`: nil, zero and empty values are false.
     pub fn is_true(&self) -> bool {
         match self {
             Self::Nil | Self::Null => false,
@@ -175,7 +175,7 @@ impl Value {
         }
     }
 
-    /// The name of its Go type.
+    /// The name of the Go type.
     pub fn type_name(&self) -> &str {
         match self {
             Self::Nil | Self::Null => "<nil>",

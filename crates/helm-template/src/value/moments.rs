@@ -1,4 +1,4 @@
-//! Times, durations and their parts as values of templates.
+//! Template values of Go's `time` package: times, durations, months, weekdays and zones.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ const ZONES: &[Type] = &[Type::Object(LOCATION)];
 const TEXT: &[Type] = &[Type::String];
 const INTS: &[Type] = &[Type::Int, Type::Int, Type::Int];
 
-/// A time, and which zone is the local one.
+/// A time, with the local zone for its `Local` method.
 struct Moment {
     time: Time,
     local: Zone,
@@ -37,7 +37,7 @@ pub(crate) fn duration_value(duration: Duration) -> Value {
     Value::Object(Rc::new(Lapse(duration)))
 }
 
-/// The time that a value is.
+/// The time in a value, if it is one.
 pub(crate) fn as_time(value: &Value) -> Option<&Time> {
     match value {
         Value::Object(object) => Some(&object.as_any().downcast_ref::<Moment>()?.time),
@@ -45,7 +45,7 @@ pub(crate) fn as_time(value: &Value) -> Option<&Time> {
     }
 }
 
-/// The duration that a value is. Where one is asked for, Go also takes a whole number that stands in the template.
+/// The duration in a value, if it is one. For a duration parameter, Go also accepts an integer literal.
 pub(crate) fn as_duration(value: &Value) -> Option<Duration> {
     match value {
         Value::Object(object) => Some(object.as_any().downcast_ref::<Lapse>()?.0),
@@ -67,7 +67,7 @@ impl Object for Moment {
         self.time.to_string().into()
     }
 
-    /// `time.Date(2020, time.January, 2, 3, 4, 5, 0, time.UTC)`
+    /// Go syntax: `time.Date(2020, time.January, 2, 3, 4, 5, 0, time.UTC)`.
     fn source(&self) -> Option<String> {
         let (time, date, second) = (&self.time, self.time.date(), self.time.second_of_day());
         let month = named("time.Month", date.month);
@@ -143,7 +143,7 @@ const TIME_METHODS: &[MethodRow] = &[
     ("Compare",    TIMES,     |it, args| Ok(Value::Int(moment(it)?.time.compare(other(args)?) as i64))),
 ];
 
-/// A duration.
+/// A `time.Duration`.
 struct Lapse(Duration);
 
 impl Object for Lapse {
@@ -202,7 +202,7 @@ const DURATION_METHODS: &[MethodRow] = &[
     ("Round",        DURATIONS, |it, args| Ok(duration_value(of(it)?.round(lapse(args)?)))),
 ];
 
-/// A number that has a name: a month, a day of the week.
+/// A named number: a month or a weekday.
 struct Named {
     of: &'static str,
     number: i64,
@@ -258,7 +258,7 @@ impl Object for Named {
     }
 }
 
-/// A zone.
+/// A `*time.Location`.
 struct Location(Zone);
 
 impl Object for Location {
@@ -282,7 +282,7 @@ impl Object for Location {
         find(STRING_METHOD, name)
     }
 
-    /// A struct without fields that others may see.
+    /// A struct without exported fields.
     fn data(&self) -> Result<Data, Str> {
         Ok(Data::Map(Members::new()))
     }
@@ -291,7 +291,7 @@ impl Object for Location {
         other.as_any().downcast_ref::<Self>().is_some_and(|other| self.0 == other.0)
     }
 
-    /// Go has each zone once.
+    /// In Go, each zone is one pointer, so equal zones are identical.
     fn is_same(&self, other: &dyn Object) -> bool {
         self.equals(other)
     }
@@ -308,7 +308,7 @@ fn find(rows: &[MethodRow], name: &str) -> Option<Method> {
     Some(Method { params: row.1, variadic: false, weight: light, run: row.2 })
 }
 
-/// No method is called on a type that is not its own.
+/// Unreachable: methods are only called on their own type.
 const FOREIGN: &str = "method called on a foreign type";
 
 fn moment(object: &dyn Object) -> Result<&Moment, Str> {
@@ -337,7 +337,7 @@ fn zone(args: &[Value]) -> Result<Zone, Str> {
         Value::Object(object) => object.as_any().downcast_ref::<Location>().map(|zone| zone.0.clone()),
         _ => None,
     }
-    // Go panics: there is no zone.
+    // Go panics on a nil zone.
     .ok_or_else(|| "time: missing Location in call to Time.In".into())
 }
 

@@ -1,4 +1,4 @@
-//! Values of the host's own types.
+//! Values of host types.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -8,37 +8,37 @@ use crate::data::Data;
 
 /// A value of a Go type that is neither basic nor a plain list or map.
 pub trait Object: Any {
-    /// As Go names it: `time.Time`.
+    /// The Go type name, such as `time.Time`.
     fn type_name(&self) -> &str;
 
     fn kind(&self) -> Kind {
         Kind::Struct
     }
 
-    /// The number that it is, if its kind is that of a whole number.
+    /// The integer value, if the kind is an integer kind.
     fn int(&self) -> Option<i64> {
         None
     }
 
-    /// As `fmt` prints it.
+    /// The default format of `fmt`.
     fn print(&self) -> Cow<'_, str>;
 
-    /// Its Go type has a method `String`, which gives what [`Object::print`] does. `fmt` asks it for texts.
+    /// Whether the Go type has a `String` method, which returns [`Object::print`]. `fmt` uses it for string verbs.
     fn is_stringer(&self) -> bool {
         false
     }
 
-    /// What its method `GoString` gives, if it has one.
+    /// The result of the Go type's `GoString` method, if it has one.
     fn source(&self) -> Option<String> {
         None
     }
 
-    /// Roughly how many bytes it takes to write all of it down.
+    /// Approximate printed size in bytes.
     fn extent(&self) -> usize {
         self.fields().iter().map(|field| field.value.extent()).fold(1, usize::saturating_add)
     }
 
-    /// As an action prints it, where that differs: a pointer shows what it points to.
+    /// The output of an action, if it differs from [`Object::print`]: a pointer is printed as its pointee.
     fn show(&self) -> Cow<'_, str> {
         self.print()
     }
@@ -58,22 +58,22 @@ pub trait Object: Any {
         None
     }
 
-    /// What `range` goes through: keys and values. `None` if it cannot be ranged over.
+    /// Keys and values for `range`; `None` if the type cannot be ranged over.
     fn entries(&self) -> Option<Vec<(Value, Value)>> {
         None
     }
 
-    /// What `len` says.
+    /// The result of `len`; `None` if the type has no length.
     fn length(&self) -> Option<usize> {
         self.entries().map(|entries| entries.len())
     }
 
-    /// What a struct is made of, in its order. Nothing if it does not let others look into it.
+    /// The fields of a struct in declaration order; empty for an opaque type.
     fn fields(&self) -> Vec<Field> {
         Vec::new()
     }
 
-    /// What JSON and YAML make of it: of a struct its fields.
+    /// The JSON and YAML form; for a struct, its fields.
     fn data(&self) -> Result<Data, Str> {
         match self.fields() {
             none if none.is_empty() => Err(format!("json: unsupported type: {}", self.type_name()).into()),
@@ -81,7 +81,7 @@ pub trait Object: Any {
         }
     }
 
-    /// Go's `==` knows it: maps and lists it does not, nor structs with such in them.
+    /// Whether Go's `==` supports the type. Maps and slices do not, nor structs that contain them.
     fn is_comparable(&self) -> bool {
         match self.kind() {
             Kind::Slice | Kind::Map => false,
@@ -93,28 +93,28 @@ pub trait Object: Any {
         }
     }
 
-    /// The same all the way down, what pointers point to included.
+    /// Deep equality, through pointers.
     fn equals(&self, other: &dyn Object) -> bool;
 
-    /// What Go's `==` says of two that are not one and the same: pointers are then different.
+    /// The result of Go's `==` for two objects that are not identical; pointers are then different.
     fn is_same(&self, other: &dyn Object) -> bool {
         self.kind() != Kind::Ptr && self.equals(other)
     }
 
-    /// For the host, to find its own type again.
+    /// For downcasts by the host.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What can be called on an object.
+/// A method of an object.
 pub struct Method {
     pub params: &'static [Type],
     pub variadic: bool,
-    /// Roughly how many bytes it goes over: they are counted as work.
+    /// Approximate number of bytes that the method processes, charged as work.
     pub weight: fn(&dyn Object, &[Value]) -> usize,
     pub run: fn(&dyn Object, &[Value]) -> Result<Value, Str>,
 }
 
-/// The weight of a method that does little, whatever it is given.
+/// The weight of a method with negligible cost.
 pub fn light(_: &dyn Object, _: &[Value]) -> usize {
     0
 }

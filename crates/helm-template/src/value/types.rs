@@ -1,4 +1,4 @@
-//! Go's types, as far as values and parameters of functions have them.
+//! Go types of values and function parameters.
 
 use super::Value;
 
@@ -44,24 +44,24 @@ impl Kind {
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// `interface {}`: anything.
+    /// `interface {}`: any value.
     Any,
-    /// `reflect.Value`: anything, as Go's own functions take it.
+    /// `reflect.Value`: any value, as Go's built-in functions accept it.
     Reflect,
     Bool,
     Int,
     Int64,
-    /// Only literals are assigned to it, and come as a [`Value::Uint64`].
+    /// Only literals are assigned to it; they arrive as a [`Value::Uint64`].
     Uint32,
     Float64,
     String,
     /// `[]interface {}`.
     List,
-    /// `map[string]interface {}`, and the named types over it.
+    /// `map[string]interface {}` and named types over it.
     Map,
     /// A named map type such as `chartutil.Values`.
     NamedMap(&'static str),
-    /// A type of the host.
+    /// A host type.
     Object(&'static str),
 }
 
@@ -82,17 +82,17 @@ impl Type {
         }
     }
 
-    /// A nil will do for it.
+    /// Whether nil can be assigned to the type.
     pub fn takes_nil(self) -> bool {
         match self {
             Self::Any | Self::Reflect | Self::List | Self::Map | Self::NamedMap(_) => true,
-            // Pointers, and the one type of interfaces.
+            // Pointers, and the only interface type.
             Self::Object(name) => name.starts_with('*') || name == "io.Writer",
             _ => false,
         }
     }
 
-    /// Whether Go would assign the value to it. Of two map types one of which has no name, either takes the other.
+    /// Whether Go allows assigning the value. A named and an unnamed map type are assignable to each other.
     pub fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Any | Self::Reflect, _)

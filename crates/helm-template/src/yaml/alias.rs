@@ -1,33 +1,34 @@
-//! How much of a document aliases may make.
+//! Limit on alias expansion.
 //!
-//! go-yaml counts the nodes as it decodes them, and refuses a document of which too many come from aliases. Here the
-//! sizes are counted once and before anything is copied, so that a bomb costs no more than its own length.
+//! go-yaml counts nodes while decoding and rejects a document in which too many come from aliases. Here the sizes are computed once,
+//! before anything is copied, so that a YAML bomb costs no more than its own length.
 
 use std::collections::HashMap;
 
 use super::tape::{Content, Tape};
 
-/// The first alias that may not be followed, and why not.
+/// The first alias that exceeds the limit, and the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub at: usize,
     pub text: String,
 }
 
-/// Nodes decoded for each node, aliases followed.
+/// Number of decoded nodes per node, including expanded aliases.
 struct Sizes<'t, 'a> {
     tape: &'t Tape<'a>,
     known: HashMap<usize, Size>,
 }
 
+/// The decoded size of a node.
 #[derive(Clone, Copy)]
 enum Size {
-    /// Being counted: an alias that leads here leads in a circle.
+    /// Being counted. An alias to such a node forms a cycle.
     Open,
     Nodes(u64),
 }
 
-/// A size for which no document is large enough.
+/// A size larger than that of any document.
 const CIRCLE: u64 = u64::MAX;
 
 pub(super) fn refusal(tape: &Tape<'_>) -> Option<Refusal> {
@@ -35,7 +36,7 @@ pub(super) fn refusal(tape: &Tape<'_>) -> Option<Refusal> {
         return None;
     }
     let mut sizes = Sizes { tape, known: HashMap::new() };
-    // In the order of the text an alias leads back, to where all aliases are known: no count goes deep.
+    // Aliases only point backwards, so in text order all sizes they need are known and no recursion goes deep.
     for node in &tape.nodes {
         if let Content::Alias { target, .. } = node.content {
             sizes.of(target);
@@ -46,6 +47,7 @@ pub(super) fn refusal(tape: &Tape<'_>) -> Option<Refusal> {
     walk.refusal
 }
 
+/// Counters of decoded nodes, updated in go-yaml's decoding order.
 struct Walk<'t, 'a> {
     sizes: Sizes<'t, 'a>,
     decoded: u64,
@@ -54,7 +56,7 @@ struct Walk<'t, 'a> {
 }
 
 impl Walk<'_, '_> {
-    /// In the order in which go-yaml decodes.
+    /// Visits nodes in go-yaml's decoding order.
     fn node(&mut self, at: usize) {
         let tape = self.sizes.tape;
         let Some(node) = tape.nodes.get(at) else { return };
@@ -112,7 +114,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// A small document may consist of aliases almost entirely, a large one to a tenth.
+/// Allowed ratio of nodes from aliases: almost all in a small document, a tenth in a large one.
 fn allowed(decoded: u64) -> f64 {
     const LOW: u64 = 400_000;
     const HIGH: u64 = 4_000_000;
@@ -136,7 +138,7 @@ impl Sizes<'_, '_> {
             None => {}
         }
         self.known.insert(at, Size::Open);
-        // No recursion into children: they stand behind one another, whatever their depth.
+        // No recursion into children: all descendants are adjacent on the tape.
         let mut nodes = 1_u64;
         let mut child = at + 1;
         while child < node.next && nodes != CIRCLE {

@@ -1,4 +1,4 @@
-//! Nodes to data, in JSON's types: what `sigs.k8s.io/yaml` makes of a document.
+//! Conversion of nodes to data in JSON types, as in `sigs.k8s.io/yaml`.
 
 use std::sync::Arc;
 
@@ -14,23 +14,24 @@ use crate::go::{Form, base64_decode, format_float};
 use crate::stack;
 use crate::value::Str;
 
+/// Decoder of one document.
 pub(super) struct Decoder<'t, 'a> {
     tape: &'t Tape<'a>,
     strict: bool,
     refusal: Option<Refusal>,
     depth: usize,
-    /// Keys that a strict reading refuses; the document is read to its end first.
+    /// Duplicate keys, for strict decoding. The document is decoded to its end before they are reported.
     repeated: Vec<String>,
-    /// There was a key that has no form in JSON. It matters only if nothing else took the place of its map.
+    /// Whether a key without a JSON form was found. It is an error only if its map is still in the result.
     unsupported: bool,
     infinite: bool,
 }
 
-/// A map while it is read, with what is merged into it.
+/// A map while it is decoded, including merged maps.
 struct Filling<'s> {
     shape: Option<&'s Shape>,
     members: Members,
-    /// What is set already, as go-yaml tells keys apart: `1` is not `"1"`. Only a strict reading asks.
+    /// Keys set so far, distinguished as in go-yaml: `1` is not `"1"`. Used only for strict decoding.
     keys: HashSet<(bool, Str)>,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Dat
     Ok(data)
 }
 
-/// The first number that JSON cannot write, in the order in which Go writes.
+/// The first number that JSON cannot represent, in Go's encoding order.
 fn infinite(data: &Data) -> Option<f64> {
     match data {
         Data::Float(n) if !n.is_finite() => Some(*n),
@@ -145,7 +146,7 @@ impl Decoder<'_, '_> {
                 Meaning::Text => text,
                 Meaning::Int(n) => n.to_string().into(),
                 Meaning::Float(n) => match short(n) {
-                    // Also a number that is too large for 32 bits.
+                    // Includes numbers too large for 32 bits.
                     text if text == "+Inf" => ".inf".into(),
                     text if text == "-Inf" => "-.inf".into(),
                     text if text == "NaN" => ".nan".into(),
@@ -155,7 +156,7 @@ impl Decoder<'_, '_> {
                 Meaning::Null | Meaning::Uint(_) => "".into(),
             };
             let value = self.value(value_at, map.shape.and_then(|shape| shape.member(&key)))?;
-            // One that is not a number equals none, itself included.
+            // NaN does not equal itself.
             let comparable = !matches!(meaning, Meaning::Float(n) if n.is_nan());
             if self.strict && comparable && !map.keys.insert(identity(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
@@ -192,7 +193,7 @@ impl Decoder<'_, '_> {
         match self.tape.nodes.get(at).map(|node| &node.content) {
             Some(Content::Sequence) => {
                 let sources: Vec<_> = self.tape.children(at).collect();
-                // The first counts most, so it comes last.
+                // The first source has the highest precedence, so it is merged last.
                 sources.into_iter().rev().try_for_each(|source| self.merge_one(source, map))
             }
             _ => self.merge_one(at, map),
@@ -214,7 +215,7 @@ impl Decoder<'_, '_> {
 }
 
 impl Tape<'_> {
-    /// Whether the key means that its value is merged into the map.
+    /// Whether the key is the merge key `<<`.
     pub(super) fn is_merge(&self, at: usize) -> bool {
         match self.nodes.get(at).map(|node| &node.content) {
             Some(Content::Scalar { text, implicit, tag }) => {
@@ -234,7 +235,7 @@ impl Tape<'_> {
     }
 }
 
-/// What a scalar means, and its text where that is its meaning.
+/// The resolved meaning of a scalar, and its text if it is a string.
 pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(Meaning, Str), Str> {
     let meaning = match tag {
         None if implicit => resolve::plain(text),
@@ -250,7 +251,7 @@ pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(M
     Ok((meaning, if meaning == Meaning::Text { Arc::from(text) } else { Arc::from("") }))
 }
 
-/// What a scalar becomes where text is wanted.
+/// The text of a scalar where a string is required.
 pub(super) fn coerced(meaning: Meaning, text: &Str) -> Option<Str> {
     Some(match meaning {
         Meaning::Null => return None,
@@ -262,8 +263,7 @@ pub(super) fn coerced(meaning: Meaning, text: &Str) -> Option<Str> {
     })
 }
 
-/// As Go's JSON writes bytes that are no text: one mark for each of them.
-/// What a key is told apart by: whether it is a text, and how it is written.
+/// The identity of a key for duplicate detection: whether it is a string, and its text.
 fn identity(meaning: Meaning, key: &Str) -> (bool, Str) {
     match meaning {
         Meaning::Text => (true, key.clone()),
@@ -271,6 +271,7 @@ fn identity(meaning: Meaning, key: &Str) -> (bool, Str) {
     }
 }
 
+/// Converts bytes to text as Go's JSON encoder does: one U+FFFD per invalid byte.
 fn lossy(bytes: &[u8]) -> Str {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -280,11 +281,11 @@ fn lossy(bytes: &[u8]) -> Str {
     text.into()
 }
 
-/// A float with no more digits than a float of 32 bits needs.
+/// Formats a float with no more digits than a 32-bit float needs.
 fn short(n: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "that is the point")]
     let short = n as f32;
-    // Read back, its digits are those of the short one.
+    // Parsing the shortest form of the 32-bit float yields its digits.
     let digits = format!("{short:e}").parse().unwrap_or(n);
     format_float(digits, Form::General, None)
 }

@@ -1,14 +1,14 @@
-//! The documents of a text, as Kubernetes' reader of YAML splits it: by lines, before anything is parsed.
+//! Splitting of a text into YAML documents by lines, before parsing, like Kubernetes' YAML reader.
 
 use crate::value::Str;
 
-/// What is left of a text.
+/// The unread rest of a text.
 pub struct Documents<'a> {
     rest: &'a [u8],
 }
 
-/// Splits a text at its lines that begin with `---`. Each document ends with a line break, and its lines with one
-/// byte. A separator that has no document before it belongs to the one behind it.
+/// Splits a text at lines that start with `---`. Each document ends with a line break, and line breaks are normalised to one byte. A
+/// separator without a preceding document is the first line of the next document.
 pub fn documents(text: &[u8]) -> Documents<'_> {
     Documents { rest: text }
 }
@@ -22,7 +22,7 @@ impl Iterator for Documents<'_> {
             let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |end| end + 1);
             let (line, rest) = self.rest.split_at(end);
             self.rest = rest;
-            // Only before a line feed is a return part of the line break.
+            // A carriage return belongs to the line break only before a line feed.
             let line = match line.strip_suffix(b"\n") {
                 Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
                 None => line,

@@ -1,7 +1,7 @@
-//! Tokens to events: the grammar.
+//! Parser: from tokens to events.
 //!
-//! Events borrow from the source, and nothing is kept of what has been passed: a document of any size can be looked
-//! through. The grammar and its errors are libyaml's as go-yaml v2 has them.
+//! Events borrow from the source and nothing is retained, so documents of any size can be scanned. The grammar and its errors are
+//! those of libyaml as ported in go-yaml v2.
 
 use std::borrow::Cow;
 
@@ -9,19 +9,20 @@ use super::problem::Problem;
 use super::scan::{Scanner, Token, What};
 use super::source::Source;
 
-/// What a node may carry before its content.
+/// The anchor and tag of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties<'a> {
     pub anchor: Option<Cow<'a, str>>,
-    /// In its long form.
+    /// In expanded form.
     pub tag: Option<Box<str>>,
 }
 
+/// A parser event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     DocumentStart,
     DocumentEnd,
-    /// What every further call gives.
+    /// Returned by every further call.
     StreamEnd,
     Alias {
         name: Cow<'a, str>,
@@ -40,18 +41,20 @@ pub enum Event<'a> {
     MappingEnd,
 }
 
+/// A scalar node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalar<'a> {
     pub text: Cow<'a, str>,
-    /// Without quotes and without a tag: what it means is read from its text.
+    /// Plain and untagged: the type is resolved from the text.
     pub implicit: bool,
-    /// Its text was not wanted, and is not here.
+    /// The text was omitted; see [`Events::skim`].
     pub skimmed: bool,
     pub properties: Properties<'a>,
-    /// From zero.
+    /// Zero-based.
     pub line: usize,
 }
 
+/// The state of the parser: the production that it expects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     StreamStart,
@@ -78,7 +81,7 @@ pub(super) enum State {
     End,
 }
 
-/// Where a node stands: what may begin there.
+/// The context of a node, which decides what may start there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Block,
@@ -86,19 +89,20 @@ pub(super) enum Place {
     Flow,
 }
 
-/// The events of a stream.
+/// The event stream of a source.
 pub struct Events<'a> {
     pub(super) scanner: Scanner<'a>,
     pub(super) state: State,
-    /// What comes when the open collections end.
+    /// States to return to when open collections end.
     states: Vec<State>,
-    /// Handles and what they stand for.
+    /// Tag handles and their prefixes.
     tags: Vec<(Cow<'a, str>, Box<str>)>,
 }
 
 pub(super) type Step<'a> = Result<Event<'a>, Problem>;
 
 impl Source<'_> {
+    /// The event stream of this source.
     pub fn events(&self) -> Events<'_> {
         Events {
             scanner: Scanner::new(self),
@@ -110,12 +114,12 @@ impl Source<'_> {
 }
 
 impl<'a> Events<'a> {
-    /// Whether texts that cannot be slices of the source may be left out from now on; such scalars say so.
+    /// Allows omitting texts that cannot be slices of the source. Such scalars are marked as skimmed.
     pub fn skim(&mut self, skim: bool) {
         self.scanner.skim = skim;
     }
 
-    /// The next event. After an error there is none.
+    /// The next event. Must not be called again after an error.
     pub fn read(&mut self) -> Step<'a> {
         match self.state {
             State::StreamStart => {
@@ -167,14 +171,14 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// Passes the token that opens a collection.
+    /// Consumes the token that opens a collection.
     fn open(&mut self) -> Result<(), Problem> {
         self.scanner.peek()?;
         self.scanner.skip_token();
         Ok(())
     }
 
-    /// Takes the peeked token and peeks at the one behind it.
+    /// Consumes the peeked token and peeks at the next one.
     pub(super) fn after(&mut self) -> Result<(What, usize), Problem> {
         self.scanner.skip_token();
         self.scanner.peek()
@@ -189,7 +193,7 @@ impl<'a> Events<'a> {
         self.node(place)
     }
 
-    /// A node that is not there.
+    /// An event for an absent node: an empty scalar.
     pub(super) fn empty(&mut self, next: State, line: usize) -> Event<'a> {
         self.state = next;
         Event::Scalar(Scalar {
@@ -299,7 +303,7 @@ impl<'a> Events<'a> {
             return Ok(Event::Alias { name: self.scanner.take().text, line });
         }
         let mut properties = Properties::default();
-        // One anchor and one tag, in either order.
+        // At most one anchor and one tag, in either order.
         let mut content_line = line;
         if matches!(what, What::Anchor | What::Tag) {
             let second = if what == What::Anchor { What::Tag } else { What::Anchor };
@@ -343,7 +347,7 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// Takes an anchor into the properties, or gives the tag.
+    /// Consumes an anchor into the properties, or returns a tag.
     fn property(&mut self, properties: &mut Properties<'a>) -> Option<Token<'a>> {
         let token = self.scanner.take();
         if token.what == What::Tag {

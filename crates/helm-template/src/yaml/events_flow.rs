@@ -1,4 +1,4 @@
-//! The grammar between brackets.
+//! Grammar of flow collections.
 
 use super::events::{Event, Events, Place, Properties, State, Step};
 use super::problem::Problem;
@@ -32,7 +32,7 @@ impl<'a> Events<'a> {
 
     pub(super) fn flow_pair_key(&mut self) -> Step<'a> {
         match self.scanner.peek()? {
-            // Also the `:`, the `,` or the `]` is gone then: go-yaml's way, in which a key must not be empty.
+            // go-yaml also consumes the `:`, `,` or `]` here, so an empty key is not possible.
             (What::Value | What::FlowEntry | What::FlowSequenceEnd, line) => {
                 self.scanner.skip_token();
                 Ok(self.empty(State::FlowPairValue, line))

@@ -1,4 +1,4 @@
-//! Nodes as Go's `%#v` prints what they decode to: some errors of go-yaml name values in this way.
+//! Printing of decoded nodes like Go's `%#v`, which some errors of go-yaml use.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::tape::{Content, Tape};
 use crate::go::{Form, format_float, quote};
 use crate::value::Str;
 
-/// Values with their Go types, for printing only.
+/// Decoded values with their Go types, for printing only.
 enum Loose {
     Scalar(Meaning, Str),
     List(Vec<Loose>),
@@ -19,7 +19,7 @@ pub(super) fn write(tape: &Tape<'_>, at: usize) -> String {
     alone(&loose(tape, at))
 }
 
-/// What is wrong with a key of the document that has no form in JSON. Go finds any one of several.
+/// Error for a key without a JSON form. If there are several, Go reports any one of them.
 pub(super) fn unsupported_key(tape: &Tape<'_>) -> Option<String> {
     find_unsupported(&loose(tape, 0))
 }
@@ -40,12 +40,12 @@ fn find_unsupported(value: &Loose) -> Option<String> {
     }
 }
 
-/// A key of a map, printed by itself.
+/// Prints a map key.
 pub(super) fn key(meaning: Meaning, text: &Str) -> String {
     alone(&Loose::Scalar(meaning, text.clone()))
 }
 
-/// Nothing by itself is printed otherwise than nothing in a map.
+/// Prints a top-level value; nil is printed differently there than inside a map.
 fn alone(value: &Loose) -> String {
     if matches!(value, Loose::Scalar(Meaning::Null, _)) {
         return "<nil>".to_owned();
@@ -89,7 +89,7 @@ fn print(value: &Loose, out: &mut String) {
     }
 }
 
-/// What has been decoded without an error; its depth and its size have been seen to.
+/// Converts a node that was already decoded without an error, so its depth and size are within limits.
 fn loose(tape: &Tape<'_>, at: usize) -> Loose {
     let null = || Loose::Scalar(Meaning::Null, "".into());
     match tape.nodes.get(at).map(|node| &node.content) {
@@ -100,7 +100,7 @@ fn loose(tape: &Tape<'_>, at: usize) -> Loose {
         Some(Content::Mapping) => {
             let mut entries = Vec::new();
             collect(tape, at, &mut entries);
-            // The last of several counts; sorting keeps their order.
+            // Of duplicate keys the last wins; the sort is stable.
             entries.reverse();
             entries.sort_by(|a, b| compare(&a.0, &b.0));
             entries.dedup_by(|later, kept| compare(&later.0, &kept.0) == Ordering::Equal);
@@ -136,7 +136,7 @@ impl Tape<'_> {
     }
 }
 
-/// Nil first, then type by type, in the order that the types have in Go's runtime.
+/// Orders keys: nil first, then by type in the order of Go's runtime, then by value.
 fn compare(a: &Loose, b: &Loose) -> Ordering {
     let rank = |value: &Loose| match value {
         Loose::Scalar(Meaning::Null, _) => 0,

@@ -1,7 +1,7 @@
-//! What Helm reads of every manifest that it has rendered.
+//! The fields that Helm reads from every rendered manifest: apiVersion, kind, name and annotations.
 //!
-//! Helm reads the whole manifest for it. Here most manifests are only looked through, event by event, and nothing of
-//! them is kept; what is unusual is read in full, so that its meaning and its errors are the same.
+//! Helm decodes the whole manifest for this. Here most manifests are only scanned event by event, without retaining anything.
+//! Unusual manifests are decoded in full, so that results and errors are the same.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ use crate::data::{Data, Members};
 use crate::profile::Profile;
 use crate::value::Str;
 
+/// The head of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub api_version: Str,
@@ -30,12 +31,12 @@ const SHAPE: Shape = Shape::Struct(&[
     ("kind", Shape::Text),
     ("metadata", Shape::Struct(&[("name", Shape::Text), ("annotations", Shape::Map(&Shape::Text))])),
 ]);
-/// Where an annotation stands: in `annotations`, in `metadata`, in the document.
+/// Nesting level of an annotation: in `annotations`, in `metadata`, in the document.
 const ANNOTATION: usize = 3;
 const METADATA: &str = "struct { Name string \"json:\\\"name\\\"\"; \
     Annotations map[string]string \"json:\\\"annotations\\\"\" }";
 
-/// Reads the head of a manifest. What is no YAML, or not of these types, is refused in Helm's words.
+/// Reads the head of a manifest. Invalid YAML and values of the wrong type fail with Helm's message.
 pub fn head(text: &[u8], profile: Profile) -> Result<Head, Str> {
     let source = Source::new(text);
     match look_through(&mut source.events()) {
@@ -45,7 +46,7 @@ pub fn head(text: &[u8], profile: Profile) -> Result<Head, Str> {
     }
 }
 
-/// Where the events have come to: what is expected next in each open collection.
+/// The next expected item in an open collection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Item,
@@ -53,7 +54,7 @@ enum Place {
     Value,
 }
 
-/// What the value is for that follows the last key.
+/// The field that the next value belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Nothing,
@@ -65,17 +66,18 @@ enum Wanted {
     Annotation,
 }
 
+/// The state of a scan over the events of a manifest.
 struct Look {
     head: Head,
     places: Vec<Place>,
-    /// How many of the open collections lead to something wanted.
+    /// The number of open collections on the path to a wanted field.
     inside: usize,
     wanted: Wanted,
     seen: Vec<Wanted>,
     annotation: Str,
 }
 
-/// The head, or nothing if the manifest has to be read in full.
+/// Scans a manifest. Returns `None` if it must be decoded in full.
 fn look_through(events: &mut Events<'_>) -> Result<Option<Head>, Problem> {
     let mut look = Look {
         head: Head::default(),
@@ -125,9 +127,9 @@ impl Look {
         }
     }
 
-    /// A collection. False where it is unusual.
+    /// Handles the start of a collection. Returns false if it is unusual.
     fn open(&mut self, place: Place, properties: &Properties<'_>) -> bool {
-        // As a key it is an error.
+        // A collection as a key is an error.
         let bare = *properties == Properties::default() && self.places.last() != Some(&Place::Key);
         let leads = match self.wanted {
             Wanted::Metadata | Wanted::Annotations => true,
@@ -140,7 +142,7 @@ impl Look {
         bare && self.places.len() < MAX_DEPTH && (!leads || place == Place::Key)
     }
 
-    /// A key or a value. False where it is unusual.
+    /// Handles a key or a value. Returns false if it is unusual.
     fn scalar(&mut self, scalar: &Scalar<'_>) -> bool {
         let plain = match self.places.last() {
             None => false,
@@ -184,7 +186,7 @@ impl Look {
     fn value(&mut self, value: &Scalar<'_>) -> bool {
         let wanted = std::mem::replace(&mut self.wanted, Wanted::Nothing);
         if wanted == Wanted::Nothing {
-            // Only a number that is none is refused, and it begins with a point or a sign.
+            // Only infinities and NaN are refused, and they start with a point or a sign.
             return !value.implicit
                 || !value.text.starts_with(['.', '+', '-'])
                 || !matches!(resolve::plain(&value.text), Meaning::Float(n) if !n.is_finite());
@@ -209,7 +211,7 @@ impl Look {
     }
 }
 
-/// A key that is text, or has a form in JSON and no meaning of its own.
+/// Whether the key is text, or has a JSON form and is neither null nor a merge key.
 fn is_common_key(text: &str) -> bool {
     match text.as_bytes().first() {
         None | Some(b'~' | b'<') => false,
@@ -218,7 +220,7 @@ fn is_common_key(text: &str) -> bool {
     }
 }
 
-/// As Go's JSON fills a struct: members in the order of their keys, in any case; the first mismatch is told.
+/// Fills the head as Go's JSON decoder fills a struct: in key order, ignoring case. The first type mismatch is reported.
 fn in_full(data: &Data, profile: Profile) -> Result<Head, Str> {
     let mut filled = Filled::default();
     match data {
@@ -242,6 +244,7 @@ fn in_full(data: &Data, profile: Profile) -> Result<Head, Str> {
     }
 }
 
+/// A head filled from decoded data, and the first type mismatch.
 #[derive(Default)]
 struct Filled {
     head: Head,

@@ -1,11 +1,11 @@
-//! YAML as Helm reads and writes it.
+//! YAML with the semantics of Helm.
 //!
-//! Reading is libyaml's grammar ([`events`]) and go-yaml v2's idea of what a plain scalar means, brought to JSON's types
-//! as `sigs.k8s.io/yaml` does ([`parse`]). Helm 3 and Helm 4 read alike: their copies of go-yaml are the same. Writing
-//! is go-yaml v2's style ([`write`]), and v3's for `toYamlPretty` ([`write_pretty`]).
+//! Decoding uses libyaml's grammar ([`events`]) and go-yaml v2's resolution of plain scalars, converted to JSON types as
+//! `sigs.k8s.io/yaml` does ([`parse`]). Helm 3 and Helm 4 decode identically: their copies of go-yaml are the same. Encoding uses the
+//! style of go-yaml v2 ([`write`]), or of v3 for `toYamlPretty` ([`write_pretty`]).
 //!
-//! The way of a text: `source` (bytes to characters), `scan` (to tokens), [`events`] (to events), `tape` (to nodes),
-//! `decode` with `resolve` (to data).
+//! Decoding stages: `source` (bytes to characters), `scan` (to tokens), [`events`] (to events), `tape` (to nodes), `decode` with
+//! `resolve` (to data).
 
 mod alias;
 mod decode;
@@ -41,23 +41,23 @@ pub use source::Source;
 pub use tape::MAX_DEPTH;
 pub use write::{write, write_value};
 
-/// The first document of a text, in JSON's types: all numbers are floats, keys are strings. An empty text is null.
-/// Errors are worded as `sigs.k8s.io/yaml` words them: `error converting YAML to JSON: yaml: line 3: ...`.
+/// Decodes the first document of a text into JSON types: all numbers are floats, all keys strings. An empty text is null. Errors
+/// have the message of `sigs.k8s.io/yaml`: `error converting YAML to JSON: yaml: line 3: ...`.
 pub fn parse(text: &[u8]) -> Result<Data, Str> {
     parse_as(text, &Shape::Any)
 }
 
-/// As [`parse`], for a reader that wants text in some places.
+/// Like [`parse`], with text required in some places.
 pub fn parse_as(text: &[u8], shape: &Shape) -> Result<Data, Str> {
     read(text, shape, false)
 }
 
-/// As [`parse_as`], where a key that stands twice in a map is an error.
+/// Like [`parse_as`], with duplicate keys in a map as an error.
 pub fn parse_strict(text: &[u8], shape: &Shape) -> Result<Data, Str> {
     read(text, shape, true)
 }
 
-/// As [`parse`], for a reader that wants a map and whose Go type has this name. An empty text is an empty map.
+/// Like [`parse`], for a map; `go_type` names the target type in errors. An empty text is an empty map.
 pub fn parse_map(text: &[u8], go_type: &str) -> Result<Members, Str> {
     match parse(text)? {
         Data::Map(members) => Ok(members),
@@ -66,7 +66,7 @@ pub fn parse_map(text: &[u8], go_type: &str) -> Result<Members, Str> {
     }
 }
 
-/// As [`parse`], for a reader that wants a list and whose Go type has this name. An empty text is an empty list.
+/// Like [`parse`], for a list; `go_type` names the target type in errors. An empty text is an empty list.
 pub fn parse_list(text: &[u8], go_type: &str) -> Result<Vec<Data>, Str> {
     match parse(text)? {
         Data::List(items) => Ok(items),
@@ -90,7 +90,7 @@ fn mismatch(data: &Data, go_type: &str) -> Str {
     .into()
 }
 
-/// What Go's JSON calls it.
+/// The name of the JSON type, as in Go's error messages.
 pub fn json_kind(data: &Data) -> &'static str {
     match data {
         Data::Null => "null",

@@ -1,4 +1,4 @@
-//! `toYamlPretty`: values written by go-yaml v3, as they are.
+//! `toYamlPretty`: values encoded by go-yaml v3, without conversion through JSON.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,12 @@ use crate::nesting::Unwritable;
 use crate::value::moments::as_duration;
 use crate::value::{Kind, List, Map, Value};
 
-/// As `toYamlPretty` writes it, with the newline at its end.
+/// Encodes as `toYamlPretty` does, with a trailing newline.
 pub fn write_pretty(value: &Value) -> Result<String, Unwritable> {
     Emitter::new(AsItIs).document(value)
 }
 
+/// Leaf conversion of `toYamlPretty`.
 struct AsItIs;
 
 impl Leaves for AsItIs {
@@ -31,7 +32,7 @@ impl Leaves for AsItIs {
 
     fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
         match value {
-            // The emitter knows these, and bytes unless there are none.
+            // The emitter handles floats and strings itself.
             Value::Float(_) | Value::Raw(_) => Ok(value.clone()),
             Value::Bytes(_) => Ok(List::any([]).into()),
             Value::Complex(..) => Err(Unwritable::Refused("cannot marshal type: complex128".into())),
@@ -40,7 +41,7 @@ impl Leaves for AsItIs {
                     let entries = entries.into_iter().map(|(key, value)| (print(&key).into(), value));
                     Ok(Map::from_entries(entries).into())
                 }
-                // Go's library knows durations.
+                // Go's library supports durations.
                 None if as_duration(value).is_some() => Ok(print(value).into()),
                 None => Ok(Value::from(&object.data()?)),
             },

@@ -1,12 +1,12 @@
-//! What is wrong with a text, in go-yaml's words.
+//! Syntax errors with go-yaml's messages.
 
 use std::fmt;
 
-/// An error of the grammar, with the line that go-yaml would name.
+/// A syntax error with the line that go-yaml reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// As it is named: 0 is not named at all. For the scanner's errors it counts from one, for the parser's from
-    /// zero, which is go-yaml's mistake and known to every reader of Helm's messages.
+    /// The reported line; 0 omits it. The scanner counts lines from one and the parser from zero. This is a bug of go-yaml that users
+    /// know from Helm's messages.
     pub line: usize,
     pub text: &'static str,
 }

@@ -1,15 +1,15 @@
-//! What a scalar means: go-yaml v2's rules, which are those of YAML 1.1 for the most part.
+//! Resolution of scalars by the rules of go-yaml v2, which are mostly those of YAML 1.1.
 
 use super::timestamp::is_timestamp;
 use crate::value::Str;
 
-/// A scalar's meaning. What is not here is the text itself.
+/// The resolved type and value of a scalar. For [`Meaning::Text`], the value is the scalar's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Meaning {
     Null,
     Bool(bool),
     Int(i64),
-    /// Beyond an `i64`.
+    /// An integer larger than an `i64`.
     Uint(u64),
     Float(f64),
     Text,
@@ -58,7 +58,7 @@ const WORDS: &[(&str, Meaning)] = &[
     ("-.INF", Meaning::Float(f64::NEG_INFINITY)),
 ];
 
-/// What a plain text without a tag means.
+/// Resolves an untagged plain scalar.
 pub(super) fn plain(text: &str) -> Meaning {
     match text.as_bytes().first() {
         None => Meaning::Null,
@@ -76,7 +76,7 @@ pub(super) fn plain(text: &str) -> Meaning {
     }
 }
 
-/// What a text with a tag means, or why it cannot mean that.
+/// Resolves a tagged scalar, or returns the error of a mismatch.
 pub(super) fn tagged(tag: &str, text: &str) -> Result<Meaning, Str> {
     let Some(kind) = tag.strip_prefix(LONG) else { return Ok(Meaning::Text) };
     if !matches!(kind, "bool" | "int" | "float" | "null" | "timestamp") {
@@ -100,16 +100,16 @@ pub(super) fn tagged(tag: &str, text: &str) -> Result<Meaning, Str> {
 }
 
 fn word(text: &str) -> Meaning {
-    // The longest has five letters.
+    // The longest word has five letters.
     if text.len() > 5 {
         return Meaning::Text;
     }
     WORDS.iter().find(|(word, _)| *word == text).map_or(Meaning::Text, |(_, meaning)| *meaning)
 }
 
-/// A number, or a date, which stays a text.
+/// Resolves a number; dates stay text.
 fn number(text: &str) -> Meaning {
-    // Most texts that begin with a digit or a sign are none, and are told by one of their first letters.
+    // Most texts that start with a digit or a sign are not numbers, and one of their first characters shows it.
     let plain = if text.contains('_') { &text.replace('_', "") } else { text };
     let bytes = plain.as_bytes();
     let digits = plain.strip_prefix(['+', '-']).unwrap_or(plain);
@@ -129,7 +129,7 @@ fn number(text: &str) -> Meaning {
     {
         return Meaning::Float(n);
     }
-    // A second sign, which the general form refuses, slips through here.
+    // As in go-yaml, a second sign is accepted here, although the general form rejects it.
     if let Some(bits) = plain.strip_prefix("0b") {
         if let Ok(n) = i64::from_str_radix(bits, 2) {
             return Meaning::Int(n);
@@ -142,7 +142,7 @@ fn number(text: &str) -> Meaning {
     Meaning::Text
 }
 
-/// The radix that a prefix says, and the digits behind it.
+/// The radix given by a prefix, and the remaining digits.
 fn radix(digits: &str) -> (u32, &str) {
     let bytes = digits.as_bytes();
     if bytes.first() != Some(&b'0') {
@@ -160,7 +160,7 @@ fn radix(digits: &str) -> (u32, &str) {
 
 fn go_uint(text: &str) -> Option<u64> {
     let (radix, digits) = radix(text);
-    // Rust would take a sign here.
+    // Rust's parser would accept a sign here.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -174,7 +174,7 @@ fn go_int(text: &str) -> Option<i64> {
     }
 }
 
-/// Digits, a point, an exponent, all decimal. The sign is already gone.
+/// Whether an unsigned text is a decimal float: digits, optional fraction, optional exponent.
 fn is_float(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
@@ -202,7 +202,7 @@ fn is_float(text: &str) -> bool {
     at == bytes.len()
 }
 
-/// What begins with a point is read as Go's `ParseFloat` reads it: with underscores between digits only.
+/// Resolves a text that starts with a point, like Go's `ParseFloat`: underscores are allowed between digits only.
 fn point(text: &str) -> Meaning {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);

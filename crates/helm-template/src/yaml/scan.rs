@@ -1,10 +1,10 @@
-//! Text to tokens: indentation becomes brackets, and what turns out to be a key gets its mark.
+//! Scanner: from text to tokens. Indentation becomes block start and end tokens, and simple keys get a key token.
 //!
-//! The rules, their order and their errors are libyaml's as go-yaml v2 has them, quirks included. Scalars are slices
-//! of the text wherever they stand there as they are.
+//! The rules, their order and their errors are those of libyaml as ported in go-yaml v2, including its quirks. Scalars borrow from
+//! the text where possible.
 //!
-//! Elsewhere: characters (`scan_text`), keys and indentation (`scan_key`), the texts of scalars (`scan_scalar`),
-//! directives, anchors and tags (`scan_tag`).
+//! See also: `scan_text` (characters), `scan_key` (simple keys and indentation), `scan_scalar` (scalar contents), `scan_tag`
+//! (directives, anchors and tags).
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,9 +13,10 @@ use super::problem::Problem;
 use super::scan_key::SimpleKey;
 use super::source::{Pieces, Source};
 
-/// How deep go-yaml lets brackets or indentation go.
+/// go-yaml's maximum nesting of brackets and of indentation.
 pub(super) const MAX_LEVELS: usize = 10_000;
 
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum What {
     StreamStart,
@@ -47,17 +48,19 @@ pub(super) enum What {
     },
 }
 
+/// A scanner token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Token<'a> {
     pub what: What,
-    /// From zero.
+    /// Zero-based.
     pub line: usize,
-    /// The text of a scalar, the name of an anchor, the handle of a tag.
+    /// The content of a scalar, the name of an anchor, or the handle of a tag.
     pub text: Cow<'a, str>,
-    /// Of a tag, what follows its handle; of a directive, what its handle stands for.
+    /// For a tag, the part after its handle; for a `%TAG` directive, the prefix.
     pub suffix: Option<Box<str>>,
 }
 
+/// The scanner: its position in the text, pending tokens, indentation and simple keys.
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own to the grammar")]
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a str,
@@ -65,13 +68,13 @@ pub(super) struct Scanner<'a> {
     pub(super) pieces: Option<Pieces>,
     pub(super) ascii: bool,
     pub(super) at: usize,
-    /// Bytes passed that are not the first of their character.
+    /// The number of UTF-8 continuation bytes before `at`.
     pub(super) trailing: usize,
     pub(super) line: usize,
-    /// The number of characters before this line.
+    /// The number of characters before the current line.
     pub(super) line_start: usize,
     pub(super) tokens: VecDeque<Token<'a>>,
-    /// Whether the first token may be taken.
+    /// Whether the first token is final.
     ready: bool,
     pub(super) taken: usize,
     started: bool,
@@ -80,7 +83,7 @@ pub(super) struct Scanner<'a> {
     pub(super) flow_level: usize,
     pub(super) keys: Vec<SimpleKey>,
     pub(super) key_allowed: bool,
-    /// Scalars that are not found in the text as they are need not be put together.
+    /// Allows omitting scalars that cannot borrow from the text.
     pub(super) skim: bool,
 }
 
@@ -110,7 +113,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays where it is.
+    /// Peeks at the next token.
     pub(super) fn peek(&mut self) -> Result<(What, usize), Problem> {
         if !self.ready {
             while self.tokens.is_empty() || self.first_awaits_key()? {
@@ -121,14 +124,14 @@ impl<'a> Scanner<'a> {
         Ok(self.tokens.front().map_or((What::StreamEnd, self.line), |token| (token.what, token.line)))
     }
 
-    /// Takes the token that was peeked at.
+    /// Removes and returns the peeked token.
     pub(super) fn take(&mut self) -> Token<'a> {
         self.ready = false;
         self.taken += 1;
         self.tokens.pop_front().unwrap_or_default()
     }
 
-    /// As [`Self::take`], for a token that has nothing to say but that it is there.
+    /// Like [`Self::take`], for a token without content.
     pub(super) fn skip_token(&mut self) {
         self.take();
     }
@@ -167,7 +170,7 @@ impl<'a> Scanner<'a> {
             b' ' | b'\t' | b'#' | b'|' | b'>' | b'%' | b'@' | b'`' => {
                 Err(self.problem("found character that cannot start any token"))
             }
-            // Not blank, or it would have been an indicator above.
+            // Not blank, because otherwise it would have matched an indicator above.
             _ => self.fetch_plain(),
         }
     }
@@ -176,14 +179,14 @@ impl<'a> Scanner<'a> {
         self.tokens.push_back(Token { what, line, ..Token::default() });
     }
 
-    /// Puts a token before the one of this number, or behind all where that one is gone.
+    /// Inserts a token before the token of this number, or at the end if that one was already taken.
     pub(super) fn insert(&mut self, number: usize, what: What, line: usize) {
         let place = number.checked_sub(self.taken).unwrap_or(self.tokens.len());
         let token = Token { what, line, ..Token::default() };
         self.tokens.insert(place.min(self.tokens.len()), token);
     }
 
-    /// A token of one character.
+    /// Adds a token of one character.
     fn push_indicator(&mut self, what: What) {
         self.push(what, self.line);
         self.skip();
@@ -198,7 +201,7 @@ impl<'a> Scanner<'a> {
                 self.skip();
             }
             self.need(1)?;
-            // At the beginning of a line a tab would be indentation.
+            // At the start of a line, a tab would be indentation.
             let tabs = self.flow_level > 0 || !self.key_allowed;
             let blanks = self.bytes.get(self.at..).unwrap_or_default();
             let passed = blanks.iter().take_while(|byte| **byte == b' ' || (tabs && **byte == b'\t')).count();
@@ -266,8 +269,8 @@ impl<'a> Scanner<'a> {
         self.forget_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            // Nothing inside was ever a key: go-yaml then finds the bracket itself under its number, and no longer
-            // waits to see whether the brackets are a key.
+            // If nothing inside was ever a key, go-yaml finds the bracket itself under this number and no longer waits to see whether the
+            // collection is a key.
             if let Some(inner) = self.keys.pop()
                 && let Some(outer) = self.keys.last_mut()
                 && outer.number == inner.number

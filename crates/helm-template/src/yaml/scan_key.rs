@@ -1,19 +1,19 @@
-//! Keys that are known only by the `:` behind them, and indentation that opens and closes collections.
+//! Simple keys, which are recognised by the `:` that follows them, and indentation, which opens and closes collections.
 
 use super::problem::Problem;
 use super::scan::{Done, MAX_LEVELS, Scanner, What};
 
-/// How many characters a key without `?` may have before its `:`.
+/// Maximum length of a simple key in characters.
 const MAX_KEY: usize = 1024;
 
-/// A place that may turn out to be a key, if a `:` follows.
+/// A position that is a simple key if a `:` follows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SimpleKey {
     pub possible: bool,
     pub required: bool,
-    /// The number of the token that it would begin with.
+    /// The number of the token at which the key would start.
     pub number: usize,
-    /// Whether that token has to wait until the key is known.
+    /// Whether that token is held back until the key is decided.
     pub awaited: bool,
     pub index: usize,
     pub line: usize,
@@ -22,7 +22,7 @@ pub(super) struct SimpleKey {
 
 impl Scanner<'_> {
     pub(super) fn first_awaits_key(&mut self) -> Result<bool, Problem> {
-        // Their numbers ascend with the level.
+        // Token numbers ascend with the level.
         let level = self.keys.partition_point(|key| key.number < self.taken);
         match self.keys.get(level) {
             Some(key) if key.number == self.taken && key.awaited => self.is_valid(level),
@@ -30,7 +30,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether the `:` for this key may still come: on the same line, and soon.
+    /// Whether a `:` may still complete this key: on the same line and within the length limit.
     pub(super) fn is_valid(&mut self, level: usize) -> Result<bool, Problem> {
         let key = self.keys[level];
         if !key.possible {

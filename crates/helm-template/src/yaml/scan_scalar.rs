@@ -1,4 +1,4 @@
-//! The texts of scalars: plain, quoted, and in blocks.
+//! Scalar contents: plain, quoted and block scalars.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::scan::{Scanner, Token, What};
 use super::scan_tag::hex;
 
-/// A text that is put together from slices of the source: one that needs no putting together stays a slice.
+/// Builds a text from slices of the source. A single contiguous slice is borrowed, not copied.
 struct Pieced<'a> {
     text: &'a str,
     start: usize,
@@ -36,7 +36,7 @@ impl<'a> Pieced<'a> {
         }
     }
 
-    /// Text that does not stand in the source.
+    /// Appends text that is not part of the source.
     fn add(&mut self, text: &str) {
         if !text.is_empty() {
             self.close();
@@ -53,7 +53,7 @@ impl<'a> Pieced<'a> {
             let slice = self.text.get(self.start..self.end).unwrap_or_default();
             self.owned.get_or_insert_with(|| String::with_capacity(slice.len() + 64)).push_str(slice);
         }
-        // Nothing is left open, and nothing follows on it.
+        // No slice is open, and no position continues one.
         (self.start, self.end) = (usize::MAX, usize::MAX);
     }
 
@@ -72,17 +72,17 @@ impl<'a> Pieced<'a> {
     }
 }
 
-/// The line breaks between two lines that are folded into one.
+/// Line breaks between two lines that are folded into one.
 #[derive(Default)]
 struct Fold {
-    /// There was one, so that blanks do not count.
+    /// Whether a line break was found; blanks after it are ignored.
     open: bool,
     first: &'static str,
     more: String,
 }
 
 impl Fold {
-    /// One line break becomes a space, further ones stay. The separators of Unicode stay in any case.
+    /// Folds line breaks: a single one becomes a space, further ones are kept. Unicode separators are always kept.
     fn append_to(&mut self, text: &mut Pieced<'_>) {
         if self.first == "\n" {
             text.add(if self.more.is_empty() { " " } else { &self.more });
@@ -96,11 +96,12 @@ impl Fold {
     }
 }
 
-/// What the scanner stops at inside of a plain scalar: blanks, the end, what may be a line break, `:`.
+/// Bytes at which a plain scalar run stops: blanks, end of text, possible line breaks, `:`.
 const STOP: u8 = 1;
-/// And between brackets.
+/// Additional stops in flow collections.
 const FLOW_STOP: u8 = 2;
 
+/// For each byte, whether it stops a plain scalar run.
 static STOPS: [u8; 256] = {
     let mut table = [0; 256];
     let mut each = 0;
@@ -123,7 +124,7 @@ impl<'a> Scanner<'a> {
         let (line, indent) = (self.line, self.indent + 1);
         let mut text = Pieced::new(self);
         let mut fold = Fold::default();
-        // Blanks that belong to the text if more of it follows on the same line.
+        // The start of blanks that belong to the scalar if it continues on the same line.
         let mut blanks = self.at;
         loop {
             self.need(4)?;
@@ -157,7 +158,7 @@ impl<'a> Scanner<'a> {
         Ok(text.token(true, line))
     }
 
-    /// Passes blanks and line breaks. After a line break there is no tab before this column.
+    /// Skips blanks and line breaks. Rejects a tab before column `indent` after a line break.
     fn fold_blanks(&mut self, fold: &mut Fold, indent: Option<isize>) -> Result<(), Problem> {
         loop {
             if self.is_blank(0) {
@@ -187,7 +188,7 @@ impl<'a> Scanner<'a> {
         isize::try_from(self.column()).is_ok_and(|column| column < indent)
     }
 
-    /// Passes what is neither blank nor ends a plain scalar.
+    /// Advances over characters that neither are blank nor end a plain scalar.
     fn pass_plain_run(&mut self) {
         let in_flow = self.flow_level > 0;
         let mask = if in_flow { FLOW_STOP } else { STOP };
@@ -243,7 +244,7 @@ impl<'a> Scanner<'a> {
         Ok(text.token(false, line))
     }
 
-    /// What stands between blanks in quotes. True after an escaped line break, where blanks do not count.
+    /// Scans quoted text up to the next blank. Returns true after an escaped line break, after which blanks are ignored.
     fn scan_quoted_run(&mut self, text: &mut Pieced<'a>, single: bool) -> Result<bool, Problem> {
         loop {
             let start = self.at;
@@ -263,7 +264,7 @@ impl<'a> Scanner<'a> {
                 }
                 b'\\' if !single => self.scan_escape(text)?,
                 _ => {
-                    // Each character passed asked for two more.
+                    // go-yaml requests two more characters for each one that it passes.
                     if self.at > start {
                         self.need(2)?;
                     }
@@ -274,7 +275,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Where blanks, the quote or an escape begin.
+    /// The offset of the next blank, quote or escape.
     fn quoted_run_end(&self, single: bool) -> usize {
         let bytes = self.text.as_bytes();
         let special = if single { b'\'' } else { b'\\' };
@@ -350,7 +351,7 @@ impl<'a> Scanner<'a> {
         };
         let mut text = Pieced::new(self);
         let mut leading = "";
-        // Line breaks, as slices of the source where they can be.
+        // Trailing line breaks.
         let mut trailing = String::new();
         self.scan_block_breaks(&mut indent, &mut trailing)?;
         self.need(1)?;
@@ -383,7 +384,7 @@ impl<'a> Scanner<'a> {
         Ok(text.token(false, line))
     }
 
-    /// `+` or `-`, and a digit for the indentation, in either order.
+    /// Scans the header of a block scalar: chomping (`+` or `-`) and an indentation digit, in either order.
     fn scan_block_head(&mut self) -> Result<(Chomping, usize), Problem> {
         let (mut chomping, mut increment) = (None, None);
         loop {
@@ -401,7 +402,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes indentation and empty lines, and finds out the indentation where it was not said.
+    /// Skips indentation and empty lines. Determines the indentation if the header did not specify it.
     fn scan_block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Problem> {
         let mut deepest = 0;
         loop {
@@ -427,7 +428,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// What becomes of the line breaks at the end of a block.
+/// Treatment of the line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,

@@ -24,7 +24,7 @@ impl<'a> Scanner<'a> {
         Ok(token)
     }
 
-    /// Blanks, a comment, and the line break, behind a directive or the head of a block scalar.
+    /// Skips blanks, a comment and the line break after a directive or block scalar header.
     pub(super) fn pass_rest_of_line(&mut self) -> Result<(), Problem> {
         self.need(1)?;
         self.pass_blanks()?;
@@ -49,7 +49,7 @@ impl<'a> Scanner<'a> {
         self.need(1)
     }
 
-    /// Letters, digits, `_` and `-`.
+    /// Takes a run of letters, digits, `_` and `-`.
     fn take_word(&mut self) -> Result<&'a str, Problem> {
         let start = self.at;
         while is_word(self.byte(0)) {
@@ -137,7 +137,7 @@ impl<'a> Scanner<'a> {
                 (handle, self.scan_tag_uri(None)?)
             } else {
                 let suffix = self.scan_tag_uri(Some(handle))?;
-                // A lone `!` is a tag, and not a handle.
+                // A lone `!` is a tag, not a handle.
                 if suffix.is_empty() { ("", handle.to_owned()) } else { ("!", suffix) }
             }
         };
@@ -165,7 +165,7 @@ impl<'a> Scanner<'a> {
         Ok(self.text.get(start..self.at).unwrap_or_default())
     }
 
-    /// The rest of a tag; behind a head that was no handle, whose `!` does not belong to it.
+    /// Scans the rest of a tag. `head` is a scanned text that turned out not to be a handle; its `!` is not part of the result.
     fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, Problem> {
         let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
         let mut found = head.is_some();
@@ -186,7 +186,7 @@ impl<'a> Scanner<'a> {
         Ok(String::from_utf8_lossy(&uri).into_owned())
     }
 
-    /// One character, written as its escaped octets.
+    /// Scans one character that is written as percent-escaped bytes.
     fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), Problem> {
         let mut left = None;
         while left != Some(0) {

@@ -1,4 +1,4 @@
-//! Characters: what stands where the scanner stands, and how it moves on.
+//! Character access and movement of the scanner.
 
 use super::problem::Problem;
 use super::scan::{Done, Scanner};
@@ -8,7 +8,7 @@ impl Scanner<'_> {
         self.bytes.get(self.at + offset).copied().unwrap_or(0)
     }
 
-    /// Go's reader runs out of its buffer at such places and may meet a character that it refuses.
+    /// Requires `count` characters in the buffer. Go's reader refills its buffer here and may find a character that it rejects.
     pub(super) fn need(&mut self, count: usize) -> Done {
         match &mut self.pieces {
             Some(pieces) => pieces.need(self.text, self.at, count),
@@ -24,7 +24,7 @@ impl Scanner<'_> {
         self.index() - self.line_start
     }
 
-    /// The column as a level of indentation.
+    /// The current column as an indentation level.
     pub(super) fn level(&self) -> isize {
         isize::try_from(self.column()).unwrap_or(isize::MAX)
     }
@@ -37,7 +37,7 @@ impl Scanner<'_> {
         self.at = at;
     }
 
-    /// Passes one character.
+    /// Advances by one character.
     pub(super) fn skip(&mut self) {
         let width = match self.byte(0) {
             0..=0xBF => 1,
@@ -52,7 +52,7 @@ impl Scanner<'_> {
         matches!(self.byte(offset), b' ' | b'\t')
     }
 
-    /// The line break at this place, if there is one: its length, and the text that it stands for.
+    /// The line break at this offset, if any: its length and its normalised text.
     pub(super) fn line_break(&self, offset: usize) -> Option<(usize, &'static str)> {
         match self.byte(offset) {
             b'\r' if self.byte(offset + 1) == b'\n' => Some((2, "\n")),
@@ -83,7 +83,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Passes a line break, if there is one, and gives the text that it stands for.
+    /// Consumes a line break, if there is one, and returns its normalised text.
     pub(super) fn take_break(&mut self) -> &'static str {
         let Some((width, text)) = self.line_break(0) else { return "" };
         self.advance_to(self.at + width);
@@ -92,7 +92,7 @@ impl Scanner<'_> {
         text
     }
 
-    /// Where the line ends that we stand in.
+    /// The offset of the end of the current line.
     pub(super) fn line_end(&self) -> usize {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         if self.ascii {
@@ -116,7 +116,7 @@ impl Scanner<'_> {
         Problem { line: if self.line == 0 { 0 } else { self.line + 1 }, text }
     }
 
-    /// `---` or `...` at the beginning of a line, and nothing else with it.
+    /// Whether `---` or `...` stands alone at the start of a line.
     pub(super) fn at_document_mark(&self) -> bool {
         let mark = self.byte(0);
         self.column() == 0

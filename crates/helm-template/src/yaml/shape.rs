@@ -1,14 +1,14 @@
-//! Where a reader wants text, numbers and truths become text.
+//! Expected types of a document: where a string is expected, numbers and booleans are converted to strings.
 
-/// What is expected of a document: as much of a Go type as matters to `sigs.k8s.io/yaml`.
+/// The expected type of a document, as far as `sigs.k8s.io/yaml` uses Go types for conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Any,
-    /// A string: `1` and `true` are taken as they are written by Go.
+    /// A string. `1` and `true` are converted as Go formats them.
     Text,
     List(&'static Shape),
     Map(&'static Shape),
-    /// The members of a struct, by their names in JSON.
+    /// The fields of a struct, by their JSON names.
     Struct(&'static [(&'static str, Shape)]),
 }
 
@@ -20,7 +20,7 @@ impl Shape {
         }
     }
 
-    /// A name counts in any case, but before all others as it is written.
+    /// The shape of a member. An exact match takes precedence; otherwise case is ignored.
     pub(super) fn member(&self, key: &str) -> Option<&Self> {
         match self {
             Self::Map(value) => Some(value),
@@ -34,7 +34,7 @@ impl Shape {
     }
 }
 
-/// The same name but for the case of its letters; two signs of Unicode also count as the letters they look like.
+/// Compares names ignoring case as Go does: the Kelvin sign and the long s count as `k` and `s`.
 pub(super) fn same_letters(name: &str, key: &str) -> bool {
     let fold = |c: char| match c {
         '\u{212A}' => 'k',

@@ -1,33 +1,33 @@
-//! The bytes of a stream as text: its encoding, and the characters that YAML refuses.
+//! Decoding of the byte stream: its encoding, and the characters that YAML rejects.
 //!
-//! go-yaml reads by 512 bytes, and refuses a character when the piece that holds it is read, which may be before an
-//! error that stands in front of it. Where that can be seen, [`Pieces`] says how far the text has been read.
+//! go-yaml reads blocks of 512 bytes and rejects a character as soon as its block is read, which may precede an earlier error in
+//! the text. Where this is observable, [`Pieces`] tracks how far the text has been read.
 
 use std::borrow::Cow;
 
 use super::problem::Problem;
 
-/// What go-yaml reads at once.
+/// Block size of go-yaml's reader.
 const PIECE: usize = 512;
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// A stream, decoded.
+/// A decoded stream.
 pub struct Source<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) pieces: Option<Pieces>,
 }
 
-/// A text that cannot be taken as a whole: it holds a byte order mark inside, or something refused at its end.
+/// A text whose reading must be simulated: it contains a byte order mark, or ends in a rejected character.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
-    /// Where each piece ends in the text.
+    /// The end offset of each block in the text.
     ends: Vec<usize>,
-    /// Why there is no further piece, where it is not the end of the stream.
+    /// The error after the last block, if that is not the end of the stream.
     refusal: Option<&'static str>,
     read: usize,
-    /// Where the buffer began when it was last filled.
+    /// The start of the buffer when it was last filled.
     start: usize,
-    /// How often the end of the stream has been read.
+    /// How often the end of the stream was read.
     ends_read: usize,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Source<'a> {
 }
 
 impl Pieces {
-    /// Makes sure that `count` characters from `at` on have been read.
+    /// Ensures that `count` characters from `at` on have been read.
     pub(super) fn need(&mut self, text: &str, at: usize, count: usize) -> Result<(), Problem> {
         let mut unread = self.unread(text, at, count);
         if unread >= count {
@@ -73,16 +73,16 @@ impl Pieces {
         text.get(at..end).map_or(0, |unread| unread.chars().take(count).count()) + self.ends_read
     }
 
-    /// Whether the buffer begins with a byte order mark, wherever the scanner stands in it.
+    /// Whether the buffer starts with a byte order mark, wherever the scanner is in it.
     pub(super) fn begin_with_mark(&self, text: &str) -> bool {
         text.as_bytes().get(self.start..).is_some_and(|buffer| buffer.starts_with(MARK))
     }
 }
 
-/// Nothing refused, and no byte order mark.
+/// Whether the text has no rejected character and no byte order mark.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
-    // All bytes of a piece are looked at, whatever the first ones are: so the compiler takes many at a time.
+    // Branch-free over each chunk, so that the compiler vectorises it.
     let refused = |found: u8, byte: &u8| {
         let control = u8::from(*byte < 0x20) & u8::from(*byte != b'\t') & u8::from(*byte != b'\n');
         found | (control & u8::from(*byte != b'\r')) | u8::from(*byte == 0x7F)
@@ -97,16 +97,17 @@ fn is_allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{A0}'..='\u{FFFD}' | '\u{10000}'..)
 }
 
+/// The encoding of a stream; `low` is the index of the low byte of a code unit.
 #[derive(Clone, Copy, PartialEq)]
 enum Encoding {
     Utf8,
     Utf16 { low: usize },
 }
 
-/// One character, or what is wrong with it.
+/// One decoded character, or an error.
 enum Step {
     Char(char, usize),
-    /// More bytes are needed than there are: an error only when no more come.
+    /// The sequence is incomplete: an error only at the end of the stream.
     Cut(&'static str),
     Refused(&'static str),
 }
@@ -135,7 +136,7 @@ fn decode(bytes: &[u8]) -> (String, Pieces) {
                 }
                 Step::Cut(_) if end < bytes.len() => break,
                 Step::Cut(problem) => {
-                    // The end is seen only when it is read, unless it already was on looking for a mark.
+                    // The end is noticed only when it is read, except in streams so short that the check for a byte order mark reaches it.
                     if bytes.len() < 3 {
                         text.truncate(begun);
                     } else {

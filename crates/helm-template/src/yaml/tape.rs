@@ -1,7 +1,7 @@
-//! A document as a list of its nodes, each before its children.
+//! A parsed document as a flat list of nodes in pre-order.
 //!
-//! go-yaml reads a document to its end before it asks what anything in it means, so that an error of the grammar
-//! comes before all others. This is what it keeps in between.
+//! go-yaml parses a whole document before it resolves anything, so syntax errors precede all others. The tape is the intermediate
+//! form.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,20 +10,21 @@ use super::events::{Event, Events};
 use super::problem::Problem;
 use crate::value::Str;
 
-/// How deep collections may lie in each other. go-yaml stops at ten thousand of each kind; what walks the data
-/// afterwards does so on a stack.
+/// Maximum nesting of collections. go-yaml allows ten thousand of each kind; code that walks the data later uses the stack.
 pub const MAX_DEPTH: usize = 500;
 pub(super) const TOO_DEEP: &str = "exceeded max depth of 500";
 
+/// A node of the document.
 #[derive(Debug)]
 pub(super) struct Node<'a> {
-    /// Where the first node stands that does not belong to this one.
+    /// The index of the first node after this node's descendants.
     pub next: usize,
-    /// From zero.
+    /// Zero-based.
     pub line: usize,
     pub content: Content<'a>,
 }
 
+/// The content of a node. Children of a collection follow it on the tape.
 #[derive(Debug)]
 pub(super) enum Content<'a> {
     Scalar {
@@ -32,7 +33,7 @@ pub(super) enum Content<'a> {
         tag: Option<Box<str>>,
     },
     Sequence,
-    /// Keys and values by turns.
+    /// Alternating keys and values.
     Mapping,
     Alias {
         name: Cow<'a, str>,
@@ -40,7 +41,7 @@ pub(super) enum Content<'a> {
     },
 }
 
-/// The nodes of one document; none where the stream has ended.
+/// The nodes of one document; empty at the end of the stream.
 #[derive(Debug, Default)]
 pub(super) struct Tape<'a> {
     pub nodes: Vec<Node<'a>>,
@@ -48,7 +49,7 @@ pub(super) struct Tape<'a> {
 }
 
 impl<'a> Tape<'a> {
-    /// The next document of the stream.
+    /// Reads the next document of the stream.
     pub(super) fn read(events: &mut Events<'a>) -> Result<Self, Str> {
         let mut tape = Self::default();
         let mut open = Vec::new();
@@ -103,12 +104,13 @@ impl<'a> Tape<'a> {
         Ok(())
     }
 
-    /// The places of the children of a node.
+    /// The indexes of the children of a node.
     pub(super) fn children(&self, at: usize) -> Children<'_, 'a> {
         Children { tape: self, at: at + 1, end: self.nodes.get(at).map_or(0, |node| node.next) }
     }
 }
 
+/// Iterator over the indexes of a node's children.
 pub(super) struct Children<'t, 'a> {
     tape: &'t Tape<'a>,
     at: usize,

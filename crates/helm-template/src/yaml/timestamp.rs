@@ -1,8 +1,8 @@
-//! Which texts go-yaml takes for a time.
+//! Timestamps as go-yaml recognises them.
 
 use crate::go::time::days_in;
 
-/// Whether `!!timestamp` may stand before it: a date, or a date and a time.
+/// Whether `!!timestamp` accepts the text: a date, or a date with a time.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = Rest(text.as_bytes());
     let Some(year) = rest.number(4, 4) else { return false };
@@ -26,6 +26,7 @@ pub(super) fn is_timestamp(text: &str) -> bool {
     }
 }
 
+/// The unparsed rest of a text.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {
@@ -51,7 +52,7 @@ impl Rest<'_> {
         Some((month, self.number(1, 2)?))
     }
 
-    /// `15:4:5`, and a fraction.
+    /// A time such as `15:4:5`, with an optional fraction.
     fn time(&mut self) -> Option<()> {
         let hour = self.number(1, 2)?;
         self.literal(b':')?;
@@ -68,7 +69,7 @@ impl Rest<'_> {
         Some(())
     }
 
-    /// `Z` or `+01:00`.
+    /// A zone: `Z` or `+01:00`.
     fn zone(&mut self) -> Option<()> {
         if self.literal(b'Z').is_some() {
             return Some(());

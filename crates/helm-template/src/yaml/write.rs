@@ -1,8 +1,8 @@
-//! `toYaml`: values written by go-yaml v2, after a detour.
+//! `toYaml`: encoding in the style of go-yaml v2, with the effects of a round trip through JSON.
 //!
-//! Helm writes a value as JSON, reads that as YAML and writes what it read. The detour leaves traces: numbers are what
-//! YAML makes of JSON's spelling, and what JSON leaves unescaped but YAML does not take in a quoted text is refused or
-//! folded. Here the traces are made without the detour.
+//! Helm encodes a value as JSON, decodes that as YAML, and encodes the result. The round trip is observable: numbers are what YAML
+//! makes of their JSON form, and characters that JSON does not escape but YAML does not accept in quotes are rejected or folded.
+//! This module produces the same result without the round trip.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -13,20 +13,20 @@ use crate::go::{Form, format_float, text_of};
 use crate::nesting::Unwritable;
 use crate::value::Value;
 
-/// As `toYaml` writes it, with the newline at its end. What cannot be written is an error in the words of
-/// `sigs.k8s.io/yaml`.
+/// Encodes as `toYaml` does, with a trailing newline. Values that cannot be encoded fail with the message of `sigs.k8s.io/yaml`.
 pub fn write_value(value: &Value) -> Result<String, Unwritable> {
     Emitter::new(ByWayOfJson).document(value)
 }
 
-/// As [`write_value`].
+/// Like [`write_value`].
 pub fn write(data: &Data) -> Result<String, Unwritable> {
     write_value(&Value::from(data))
 }
 
-/// The longest key that YAML's reader takes in JSON, in characters with quotes and escapes.
+/// Maximum length of a JSON key that the YAML decoder accepts, in characters including quotes and escapes.
 const LONGEST_KEY: usize = 1024;
 
+/// Leaf conversion of `toYaml`, with the effects of JSON.
 struct ByWayOfJson;
 
 impl Leaves for ByWayOfJson {
@@ -34,11 +34,10 @@ impl Leaves for ByWayOfJson {
 
     fn number(&self, out: &mut String, number: f64) {
         const EXACT: f64 = 9_007_199_254_740_992.0;
-        // JSON spells a whole number without an exponent up to here, and YAML reads it as an integer as far as 64 bits
-        // go.
+        // JSON writes integers without an exponent up to here, and YAML decodes them as integers up to 64 bits.
         const UNSIGNED: f64 = 18_446_744_073_709_551_616.0;
         const SIGNED: f64 = 9_223_372_036_854_775_808.0;
-        // A String takes whatever is written to it.
+        // Writing to a String cannot fail.
         if number.fract() == 0.0 && number.abs() < EXACT {
             #[expect(clippy::cast_possible_truncation, reason = "whole, and less than 2^53")]
             let _ = write!(out, "{}", number as i64);
@@ -62,7 +61,7 @@ impl Leaves for ByWayOfJson {
         if is_key && text.len() > LONGEST_KEY / 6 - 2 && crate::json::length(text) > LONGEST_KEY {
             return Err(refused("did not find expected ',' or '}'"));
         }
-        // All that follows begins with one of these bytes.
+        // All characters checked below start with one of these bytes.
         if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {
             return Ok(Cow::Borrowed(text));
         }
@@ -79,7 +78,7 @@ impl Leaves for ByWayOfJson {
     }
 }
 
-/// What the digits say, which can be more than the number is: 2^64 is spelt 18446744073709552000.
+/// Whether the formatted digits fit 64 bits. They can exceed the number: 2^64 is formatted as 18446744073709552000.
 fn fits_64_bits(number: f64) -> bool {
     let digits = format_float(number, Form::Fixed, None);
     digits.parse::<i64>().is_ok() || digits.parse::<u64>().is_ok()
@@ -89,10 +88,10 @@ fn refused(why: &str) -> Unwritable {
     Unwritable::Refused(format!("yaml: {why}").into())
 }
 
-/// To YAML a line break, to JSON a character like others.
+/// A line break in YAML, but not in JSON.
 const NEXT_LINE: char = '\u{85}';
 
-/// Line breaks within quotes: one is a space, of several each but the first stays; spaces around them go.
+/// Folds line breaks within quotes: a single one becomes a space, of several all but the first are kept; adjacent spaces are removed.
 fn fold(text: &str) -> Result<String, Unwritable> {
     let mut folded = String::with_capacity(text.len());
     let mut lines = text.split(NEXT_LINE).enumerate().peekable();
@@ -121,7 +120,7 @@ fn fold(text: &str) -> Result<String, Unwritable> {
     Ok(folded)
 }
 
-/// What a document indicator must be followed by. A tab would be escaped here, and a quote ends the text.
+/// Whether a document indicator is terminated. A tab would be escaped here, and a quote would end the text.
 fn is_ended(rest: &str, by_a_break: bool) -> bool {
     rest.starts_with(' ') || (rest.is_empty() && by_a_break)
 }

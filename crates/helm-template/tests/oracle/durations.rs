@@ -1,4 +1,4 @@
-//! What Helm 4 knows of durations, and Helm 3 does not.
+//! Duration functions that Helm 4 has and Helm 3 lacks.
 
 use helm_template::profile::Profile;
 

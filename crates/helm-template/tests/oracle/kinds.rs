@@ -1,5 +1,4 @@
-//! Values of kinds that templates seldom hold: bytes, times of TOML, versions, maps and lists that are not there; how
-//! they are printed and written.
+//! Values of types that are rare in templates: bytes, TOML times, versions, nil maps and nil lists; how they are printed and encoded.
 
 use crate::{Row, check};
 

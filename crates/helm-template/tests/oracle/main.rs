@@ -1,6 +1,6 @@
-//! Functions of versions, expressions, times and paths, and values of rare kinds, against what Helm 3.17.3 and Helm 4.3.1 answered.
+//! Version, expression, time and path functions, and values of rare types, compared with Helm 3.17.3 and Helm 4.3.1.
 //!
-//! Each row is a template and what came of it under either; of an error, what follows the place that it names.
+//! Each row is a template and its output, or its error without the location prefix.
 
 mod dates;
 mod durations;
@@ -19,7 +19,7 @@ use helm_template::parse::parse;
 use helm_template::profile::Profile;
 use helm_template::value::Map;
 
-/// A template, what Helm 3 makes of it, and what Helm 4 does where that is something else.
+/// A template, its result in Helm 3, and its result in Helm 4 if that differs.
 type Row = (&'static str, &'static str, Option<&'static str>);
 
 fn check(rows: &[Row]) {
@@ -39,7 +39,7 @@ fn render(template: &str, profile: Profile) -> String {
     let budget = Budget::default();
     let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, &budget);
     match machine.run("t", Map::new().into()) {
-        // Helm takes it out of what it renders.
+        // Helm removes this text from its output.
         Ok(out) => String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(error) => {
             let text = error.to_string();

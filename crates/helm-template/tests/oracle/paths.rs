@@ -1,4 +1,4 @@
-//! Paths and addresses of the web.
+//! Path and URL functions.
 
 use crate::{Row, check};
 

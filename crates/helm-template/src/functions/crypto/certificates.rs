@@ -1,4 +1,4 @@
-//! Certificates: what sprig puts into them, in the bytes that Go would write.
+//! Certificates with the content that sprig chooses, byte-compatible with Go's `crypto/x509`.
 
 use core::net::IpAddr;
 use std::any::Any;
@@ -16,7 +16,7 @@ use crate::outside::{Curve, Outside, PrivateKey};
 use crate::profile::Profile;
 use crate::value::{Field, Json, Object, Str, Value};
 
-/// What the functions hand to templates: two fields.
+/// The certificate value that templates receive, with two fields.
 pub struct Certificate {
     pub cert: Value,
     pub key: Value,
@@ -59,9 +59,9 @@ impl Object for Certificate {
     }
 }
 
-/// What a certificate is for.
+/// The subject and properties of a certificate to issue.
 pub struct Request {
-    /// The element that names the subject.
+    /// The DER encoding of the subject name.
     subject: Vec<u8>,
     addresses: Vec<IpAddr>,
     names: Vec<Value>,
@@ -88,12 +88,13 @@ impl Request {
         Ok(Self { subject: subject(cn)?, addresses, names, days, authority: false })
     }
 
+    /// A request for a CA certificate.
     pub fn authority(cn: &Value, days: i64) -> Result<Self, Str> {
         Ok(Self { authority: true, ..Self::new(cn, &Value::Null, &Value::Null, days)? })
     }
 }
 
-/// A name that consists of the common name; of nothing, if that is empty.
+/// A subject name that holds the common name; empty if the common name is empty.
 fn subject(cn: &Value) -> Result<Vec<u8>, Str> {
     const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
     let bytes = cn.string_bytes().unwrap_or_default();
@@ -109,7 +110,7 @@ fn subject(cn: &Value) -> Result<Vec<u8>, Str> {
     Ok(der::sequence(&[&der::element(der::SET, &[&name])]))
 }
 
-/// Who signs: what of its certificate goes into those that it signs, and its key.
+/// The issuing CA: the parts of its certificate that go into issued certificates, and its key.
 pub struct Signer {
     subject: Vec<u8>,
     key_id: Vec<u8>,
@@ -118,6 +119,7 @@ pub struct Signer {
 }
 
 impl Signer {
+    /// Parses the certificate and the key of a CA.
     pub fn read(authority: &Certificate) -> Result<Self, Str> {
         let bytes = authority.cert.string_bytes().unwrap_or_default();
         let block = pem::decode(bytes).ok_or("unable to decode certificate")?;
@@ -134,7 +136,7 @@ impl Signer {
     }
 }
 
-/// Makes the certificate for a key, signed by `signer` or by the key itself.
+/// Issues a certificate for `key`, signed by `signer` or self-signed.
 pub fn issue(
     request: &Request,
     key: &PrivateKey,
@@ -192,7 +194,7 @@ fn create(
     Ok(der::sequence(&[&body, &algorithm, &der::bits(&signature)]))
 }
 
-/// Nothing is signed with a key of DSA.
+/// The signature algorithm of a key. DSA keys cannot sign.
 fn signature_algorithm(key: &PrivateKey) -> Option<Vec<u8>> {
     const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
     const ECDSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
@@ -208,7 +210,7 @@ fn signature_algorithm(key: &PrivateKey) -> Option<Vec<u8>> {
     })
 }
 
-/// Nor is it certified.
+/// The public key algorithm of a key. DSA keys are not certified.
 fn public_algorithm(key: &PrivateKey) -> Option<Vec<u8>> {
     Some(match key {
         PrivateKey::Rsa(_) => algorithm(keys::RSA, &der::element(der::NULL, &[])),
@@ -223,10 +225,10 @@ fn algorithm(name: &[u8], parameters: &[u8]) -> Vec<u8> {
 }
 
 fn validity(now: Timestamp, days: i64) -> Vec<u8> {
-    // Go counts a duration in nanoseconds and lets it overflow.
+    // Go counts durations in nanoseconds and lets them overflow.
     let span = days.wrapping_mul(24 * 3_600 * 1_000_000_000);
     let end = (now.as_nanosecond() + i128::from(span)).div_euclid(1_000_000_000);
-    // 292 years around now are well within what a timestamp can be.
+    // The span is at most 292 years, well within the range of a timestamp.
     let end = i64::try_from(end).ok().and_then(|end| Timestamp::from_second(end).ok()).unwrap_or(now);
     der::sequence(&[&time(now), &time(end)])
 }
@@ -256,7 +258,7 @@ fn extensions(
     const SERVER: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
     const CLIENT: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
     let truth = der::element(der::BOOLEAN, &[&[0xff]]);
-    // The first byte is how many bits are left over: digital signature, key encipherment, and signing certificates.
+    // The first byte is the number of unused bits. The bits: digital signature, key encipherment, certificate signing.
     let usage: &[u8] = if request.authority { &[2, 0b1010_0100] } else { &[5, 0b1010_0000] };
     let purposes = der::sequence(&[&der::element(der::OID, &[SERVER]), &der::element(der::OID, &[CLIENT])]);
     let constraints = der::sequence(&[if request.authority { &truth } else { &[] }]);
@@ -266,7 +268,7 @@ fn extensions(
         extension(BASIC_CONSTRAINTS, true, &constraints),
     ];
     if request.authority {
-        // A name for the key, and no more; Go's later versions have it of another digest.
+        // A subject key identifier. Later versions of Go use a different digest.
         let (sha1, sha256) = (Sha1::digest(public), Sha256::digest(public));
         let id = match profile {
             Profile::Helm3 => sha1.as_slice(),
@@ -286,7 +288,7 @@ fn extensions(
     Ok(der::sequence(&all))
 }
 
-/// All of them are in the arc 2.5.29.
+/// An extension; all of these have OIDs in the arc 2.5.29.
 fn extension(number: u8, critical: bool, value: &[u8]) -> Vec<u8> {
     let name = der::element(der::OID, &[&[0x55, 0x1d, number]]);
     let value = der::element(der::OCTETS, &[value]);
@@ -314,14 +316,14 @@ fn subject_names(request: &Request) -> Result<Vec<u8>, Str> {
     Ok(der::sequence(&all))
 }
 
-/// What is needed of a certificate that somebody else made.
+/// The parts of a certificate that are needed to sign with it.
 struct Parsed<'d> {
     subject: &'d [u8],
     public_key: &'d [u8],
     key_id: &'d [u8],
 }
 
-/// Whether it is a certificate; what Go says if not.
+/// Checks that the bytes are a certificate. Errors carry Go's message.
 pub fn check(der: &[u8]) -> Result<(), Str> {
     parse(der).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! AES in the way of sprig: 256 bits of key, of which the password fills what it can; CBC; the first block is chance.
+//! sprig's AES: a 256-bit key from the zero-padded or truncated password, CBC mode, and a random IV as the first block.
 
 use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -22,7 +22,7 @@ fn mixed(a: [u8; BLOCK], b: &[u8; BLOCK]) -> [u8; BLOCK] {
     out
 }
 
-/// As base64; nothing if there is nothing to encrypt.
+/// Encrypts to base64. Empty input gives an empty result.
 pub fn encrypt(password: &[u8], plain: &[u8], random: &dyn Random) -> String {
     if plain.is_empty() {
         return String::new();
@@ -30,7 +30,7 @@ pub fn encrypt(password: &[u8], plain: &[u8], random: &dyn Random) -> String {
     let cipher = cipher(password);
     let padding = BLOCK - plain.len() % BLOCK;
     let mut padded = plain.to_vec();
-    // It is 16 at most.
+    // The padding is 16 at most.
     padded.resize(plain.len() + padding, u8::try_from(padding).unwrap_or_default());
     let mut last = [0; BLOCK];
     random.fill(&mut last);
@@ -44,7 +44,7 @@ pub fn encrypt(password: &[u8], plain: &[u8], random: &dyn Random) -> String {
     go::base64(&out)
 }
 
-/// What was encrypted; what Go's runtime says where it runs over an edge.
+/// Decrypts. Out-of-range accesses in Go fail with the message of Go's runtime.
 pub fn decrypt(password: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Str> {
     if encrypted.is_empty() {
         return Ok(Vec::new());
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_go_encrypted_and_what_it_refuses() {
-        // (password, text, what Helm's decryptAES says)
+        // (password, text, result of Helm's decryptAES)
         let table: &[(&str, &str, Result<&str, &str>)] = &[
             ("a", "", Ok("")),
             ("secretkey", "uTkbSGFz7yBaF/1jZElldiludMv1Ul4Bq5C3HIrxniw=", Ok("plaintext")),

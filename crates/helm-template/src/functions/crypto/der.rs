@@ -1,4 +1,4 @@
-//! DER, as much of it as keys and certificates are made of.
+//! The subset of DER that keys and certificates use.
 
 pub const BOOLEAN: u8 = 0x01;
 pub const INTEGER: u8 = 0x02;
@@ -13,17 +13,17 @@ pub const GENERALIZED_TIME: u8 = 0x18;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
 
-/// The tag of a field that has a number instead of a type; what it holds is an element of its own.
+/// The tag of an explicitly tagged field, which contains a complete element.
 pub const fn explicit(number: u8) -> u8 {
     0xa0 | number
 }
 
-/// The same for a field that holds bare bytes.
+/// The tag of an implicitly tagged field, which contains bare bytes.
 pub const fn implicit(number: u8) -> u8 {
     0x80 | number
 }
 
-/// An element: tag, length, and the parts one after the other.
+/// An element: tag, length, and the concatenated parts.
 pub fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(length + 6);
@@ -48,17 +48,17 @@ pub fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     element(SEQUENCE, parts)
 }
 
-/// A number that is not negative, from its bytes, the highest first.
+/// A non-negative INTEGER from big-endian bytes.
 pub fn integer(bytes: &[u8]) -> Vec<u8> {
     let bytes = significant(bytes);
     match bytes.first() {
-        // Without a zero before it, it would be negative; and zero itself has one digit.
+        // A leading zero keeps the number non-negative; zero itself has one byte.
         None | Some(0x80..) => element(INTEGER, &[&[0], bytes]),
         Some(_) => element(INTEGER, &[bytes]),
     }
 }
 
-/// A string of whole bytes as a string of bits.
+/// A BIT STRING without unused bits.
 pub fn bits(bytes: &[u8]) -> Vec<u8> {
     element(BITS, &[&[0], bytes])
 }
@@ -68,11 +68,11 @@ fn significant(bytes: &[u8]) -> &[u8] {
     bytes.get(zeros..).unwrap_or_default()
 }
 
-/// Tag and length of the first element, and where its content starts.
+/// Tag and length of the first element, and the offset of its content.
 pub fn header(bytes: &[u8]) -> Option<(u8, usize, usize)> {
     let (&tag, after) = bytes.split_first()?;
     if tag & 0x1f == 0x1f {
-        return None; // a tag of several bytes, which nothing here has
+        return None; // multi-byte tags are not used here
     }
     let (&first, after) = after.split_first()?;
     match first {
@@ -80,21 +80,21 @@ pub fn header(bytes: &[u8]) -> Option<(u8, usize, usize)> {
         0x81..=0x84 => {
             let more = usize::from(first & 0x7f);
             let length = after.get(..more)?.iter().fold(0, |length, &byte| length << 8 | usize::from(byte));
-            // The shortest form is the only one.
+            // DER allows only the shortest form.
             (after.first() != Some(&0) && length >= 0x80).then_some((tag, length, 2 + more))
         }
         _ => None,
     }
 }
 
-/// Reads one element after the other.
+/// Reads consecutive elements.
 #[derive(Clone, Copy)]
 pub struct Reader<'d>(pub &'d [u8]);
 
-/// An element that was read.
+/// A decoded element.
 #[derive(Clone, Copy)]
 pub struct Element<'d> {
-    /// With tag and length.
+    /// Including tag and length.
     pub whole: &'d [u8],
     pub content: &'d [u8],
 }
@@ -104,7 +104,7 @@ impl<'d> Reader<'d> {
         self.0.is_empty()
     }
 
-    /// The next element, whatever it is.
+    /// The next element of any tag.
     pub fn any(&mut self) -> Option<Element<'d>> {
         let (_, length, start) = header(self.0)?;
         let content = self.0.get(start..)?;
@@ -114,7 +114,7 @@ impl<'d> Reader<'d> {
         Some(Element { whole, content })
     }
 
-    /// The next element, if it is one of these.
+    /// The next element, if it has this tag.
     pub fn element(&mut self, tag: u8) -> Option<Element<'d>> {
         if self.0.first() != Some(&tag) {
             return None;
@@ -122,7 +122,7 @@ impl<'d> Reader<'d> {
         self.any()
     }
 
-    /// What is in the next element, if it is one of these.
+    /// The content of the next element, if it has this tag.
     pub fn read(&mut self, tag: u8) -> Option<&'d [u8]> {
         self.element(tag).map(|element| element.content)
     }
@@ -131,7 +131,7 @@ impl<'d> Reader<'d> {
         self.read(SEQUENCE).map(Reader)
     }
 
-    /// The content of the next element if that has this tag; nothing is read if not.
+    /// The content of the next element if it has this tag; otherwise consumes nothing.
     pub fn optional(&mut self, tag: u8) -> Option<&'d [u8]> {
         let mut ahead = *self;
         let content = ahead.read(tag)?;

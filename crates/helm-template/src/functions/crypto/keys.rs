@@ -1,4 +1,4 @@
-//! Private keys as text: how they are written, and what is read of those that a chart brings along.
+//! Private keys in PEM: encoding, and decoding of keys that a chart supplies.
 
 use super::der::{self, Reader};
 use super::pem;
@@ -9,20 +9,20 @@ pub const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 pub const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
 pub const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// Each curve: its name in DER, and how long a secret is.
+/// Supported curves: OID in DER, and the length of a secret in bytes.
 const CURVES: &[(Curve, &[u8], usize)] = &[
     (Curve::P256, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07], 32),
     (Curve::P384, &[0x2b, 0x81, 0x04, 0x00, 0x22], 48),
     (Curve::P521, &[0x2b, 0x81, 0x04, 0x00, 0x23], 66),
 ];
 
-/// The element that names the curve.
+/// The OID element of a curve.
 pub fn curve_name(curve: Curve) -> Vec<u8> {
     let name = CURVES.iter().find(|row| row.0 == curve).map_or(&[][..], |row| row.1);
     der::element(der::OID, &[name])
 }
 
-/// As PEM, in the form that is usual for its kind.
+/// Encodes as PEM in the conventional form for the key's kind.
 pub fn write(key: &PrivateKey, crypto: &dyn Crypto) -> Result<String, Str> {
     Ok(match key {
         PrivateKey::Rsa(pkcs1) => pem::encode("RSA PRIVATE KEY", pkcs1),
@@ -50,7 +50,7 @@ pub fn write(key: &PrivateKey, crypto: &dyn Crypto) -> Result<String, Str> {
     })
 }
 
-/// The key in the first block of a text.
+/// Decodes the key in the first PEM block of a text.
 pub fn read(text: &[u8]) -> Result<PrivateKey, Str> {
     let block = pem::decode(text).ok_or("no PEM data in input")?;
     let bytes = block.bytes.as_slice();
@@ -99,7 +99,7 @@ fn pkcs8(bytes: &[u8]) -> Result<PrivateKey, Str> {
     }
 }
 
-/// Algorithm, its parameters, and the key.
+/// The algorithm, its parameters, and the key.
 fn pkcs8_parts(bytes: &[u8]) -> Option<(&[u8], Reader<'_>, &[u8])> {
     let mut whole = Reader(bytes).sequence()?;
     whole.read(der::INTEGER)?;
@@ -123,7 +123,7 @@ fn pkcs1(bytes: &[u8]) -> Result<PrivateKey, Str> {
     Ok(PrivateKey::Rsa(bytes.to_vec()))
 }
 
-/// The sequence, if it holds as many numbers as a key has: version, n, e, d, p, q, and what follows from them.
+/// The sequence, if it holds the nine numbers of an RSA key: version, n, e, d, p, q, and the CRT values.
 fn pkcs1_whole(bytes: &[u8]) -> Option<&[u8]> {
     let element = Reader(bytes).element(der::SEQUENCE)?;
     let mut numbers = Reader(element.content);
@@ -133,7 +133,7 @@ fn pkcs1_whole(bytes: &[u8]) -> Option<&[u8]> {
     Some(element.whole)
 }
 
-/// `curve` is its name where the key itself need not say it.
+/// `curve` is the OID from PKCS#8, where the key itself may omit it.
 fn sec1(bytes: &[u8], curve: Option<&[u8]>) -> Result<PrivateKey, Str> {
     let Some((version, secret, own)) = sec1_parts(bytes) else {
         return Err(if pkcs8_parts(bytes).is_some() {
@@ -151,7 +151,7 @@ fn sec1(bytes: &[u8], curve: Option<&[u8]>) -> Result<PrivateKey, Str> {
     }
     let name = curve.or(own).unwrap_or_default();
     let &(curve, _, size) = CURVES.iter().find(|row| row.1 == name).ok_or("x509: unknown elliptic curve")?;
-    // Some write zeros before it, and some leave out those that belong there.
+    // Some encoders add leading zeros, and some omit them.
     let extra = secret.len().saturating_sub(size);
     let (zeros, secret) = secret.split_at(extra);
     if zeros.iter().any(|&byte| byte != 0) {
@@ -162,7 +162,7 @@ fn sec1(bytes: &[u8], curve: Option<&[u8]>) -> Result<PrivateKey, Str> {
     Ok(PrivateKey::Ecdsa { curve, secret: padded })
 }
 
-/// Version, secret, and the name of the curve where there is one.
+/// Version, secret, and the OID of the curve if present.
 type Sec1<'d> = (&'d [u8], &'d [u8], Option<&'d [u8]>);
 
 fn sec1_parts(bytes: &[u8]) -> Option<Sec1<'_>> {
@@ -190,7 +190,7 @@ fn other_form(parser: &str) -> Str {
     format!("x509: failed to parse private key (use {parser} instead for this key format)").into()
 }
 
-/// What Go's `encoding/asn1` says of bytes that are not a sequence of this type, as far as their first element tells.
+/// The error of Go's `encoding/asn1` for bytes that are not a sequence of this type, judged by their first element.
 fn unreadable(bytes: &[u8], wanted: &str) -> Str {
     if bytes.is_empty() {
         return "asn1: syntax error: sequence truncated".into();
@@ -211,7 +211,7 @@ fn unreadable(bytes: &[u8], wanted: &str) -> Str {
     }
 }
 
-/// The name of an algorithm in numbers.
+/// An OID in dotted notation.
 fn dotted(oid: &[u8]) -> String {
     let mut numbers = Vec::new();
     let mut number: u64 = 0;
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_told_in_the_words_of_go() {
-        // (label, base64, what sprig says)
+        // (label, base64, error of sprig)
         let table: &[(&str, &str, &str)] = &[
             ("PRIVATE KEY", "", "decoding PEM as PKCS#8: asn1: syntax error: sequence truncated"),
             ("PRIVATE KEY", "MAA=", "decoding PEM as PKCS#8: asn1: syntax error: sequence truncated"),

@@ -1,6 +1,6 @@
-//! Keys, certificates, passwords, encryption.
+//! Cryptographic functions: keys, certificates, passwords, encryption.
 //!
-//! What goes into a certificate, and how keys are written, is decided here; keys are made and used outside.
+//! This module decides the content of certificates and the encoding of keys. The host generates keys and signs.
 
 #![expect(clippy::unnecessary_wraps, reason = "rows of a table have one type")]
 
@@ -38,10 +38,10 @@ pub(super) const FUNCTIONS: &[Row] = &[
     ("genSignedCertWithKey",     &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE, Type::String], false, Run::Machine(signed)),
 ];
 
-/// The keys of certificates for which the chart brings none.
+/// The key of a certificate for which the chart brings none.
 pub const USUAL_KEY: KeyKind = KeyKind::Rsa { bits: 2048 };
 
-/// Functions that make one such key whenever they are called.
+/// Functions that generate one such key per call.
 pub const MAKE_USUAL_KEY: &[&str] = &["genCA", "genSelfSignedCert", "genSignedCert"];
 
 fn bytes(arguments: &[Value], at: usize) -> &[u8] {
@@ -80,9 +80,8 @@ fn decrypt(arguments: &[Value]) -> Result<Value, Str> {
     cipher::decrypt(bytes(arguments, 0), bytes(arguments, 1)).map(Value::string_of)
 }
 
-/// What cannot be made is told in the result.
-/// Steps that a key takes. Those of RSA and DSA are a matter of luck; charts are charged a third of the usual time, so that one
-/// that needs a few still gets them.
+/// Charged steps to generate a key. RSA and DSA generation time varies randomly; charts are charged a third of the typical time, so
+/// that a chart that needs a few keys still gets them.
 fn steps_to_generate(kind: KeyKind) -> u64 {
     match kind {
         KeyKind::Rsa { bits: ..=2048 } => 1_000_000,
@@ -91,6 +90,7 @@ fn steps_to_generate(kind: KeyKind) -> u64 {
     }
 }
 
+/// Generates a private key as PEM. An error becomes the result text.
 fn private_key(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
     let kind = arguments.first().and_then(Value::text).unwrap_or_default();
     let crypto = machine.outside.crypto;
@@ -106,7 +106,7 @@ fn private_key(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, 
     Ok(written.unwrap_or_else(|why| format!("failed to generate private key: {why}")).into())
 }
 
-/// A certificate and a key that the chart brings along, once they are seen to be such.
+/// `buildCustomCert`: checks and returns a certificate and a key that the chart supplies.
 fn custom(arguments: &[Value]) -> Result<Value, Str> {
     let cert = go::base64_decode(bytes(arguments, 0)).map_err(|_| "unable to decode base64 certificate")?;
     let key = go::base64_decode(bytes(arguments, 1)).map_err(|_| "unable to decode base64 private key")?;
@@ -145,7 +145,7 @@ fn signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> 
     issue(machine, &Request::new(cn, addresses, names, number(days))?, own, Some(&signer))
 }
 
-/// The key that the chart brings along, if it does.
+/// The private key that the chart supplies, if any.
 fn brought(key: Option<&Value>) -> Result<Option<PrivateKey>, Str> {
     key.map(|key| {
         keys::read(key.string_bytes().unwrap_or_default())

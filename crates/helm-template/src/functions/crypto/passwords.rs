@@ -1,4 +1,4 @@
-//! Passwords: hashed (bcrypt), kept for web servers (htpasswd), and derived from a master password.
+//! Password functions: bcrypt hashes, htpasswd entries, and passwords derived from a master password.
 
 use blowfish::Blowfish;
 use hmac::{Hmac, KeyInit, Mac};
@@ -10,10 +10,10 @@ const COST: u32 = 10;
 const LONGEST: usize = 72;
 const BCRYPT_ALPHABET: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// The text that bcrypt encrypts again and again.
+/// The plaintext that bcrypt encrypts repeatedly.
 const MAGIC: [u32; 6] = [0x4f72_7068, 0x6561_6e42, 0x6568_6f6c, 0x6465_7253, 0x6372_7944, 0x6f75_6274];
 
-/// What cannot be hashed is told in the result.
+/// Hashes with bcrypt. An error becomes the result text.
 pub fn bcrypt(password: &[u8], random: &dyn Random) -> String {
     if password.len() > LONGEST {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".into();
@@ -24,7 +24,7 @@ pub fn bcrypt(password: &[u8], random: &dyn Random) -> String {
 }
 
 fn bcrypt_with(password: &[u8], salt: &[u8; 16]) -> String {
-    // The byte that ends a string in C belongs to the key, as far as there is room.
+    // bcrypt includes the terminating NUL of the C string in the key, up to the maximum length.
     let mut key = password.to_vec();
     key.push(0);
     key.truncate(LONGEST);
@@ -39,12 +39,12 @@ fn bcrypt_with(password: &[u8], salt: &[u8; 16]) -> String {
         let pair = (0..64).fold(*pair, |pair, _| cipher.bc_encrypt(pair));
         hash.extend(pair.iter().flat_map(|half| half.to_be_bytes()));
     }
-    // The last byte was forgotten once, and so it stays.
+    // The original implementation dropped the last byte, and the format kept it that way.
     hash.truncate(23);
     format!("$2a${COST}${}{}", bcrypt_base64(salt), bcrypt_base64(&hash))
 }
 
-/// Base64 of its own: another alphabet, and no padding.
+/// bcrypt's base64: a different alphabet, and no padding.
 fn bcrypt_base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
@@ -57,8 +57,7 @@ fn bcrypt_base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Passwords by length and form. One of the forms of a kind is drawn, and each of its letters stands for one of
-/// [`LETTERS`].
+/// Password templates by kind. The seed selects one template of a kind; each character names a class of [`letters`].
 const FORMS: &[(&str, &[&str])] = &[
     ("maximum", &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"]),
     (
@@ -105,7 +104,7 @@ fn letters(class: u8) -> &'static [u8] {
     }
 }
 
-/// Master Password's algorithm: the same words always give the same password.
+/// The Master Password algorithm: deterministic for the same arguments.
 pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8]) -> String {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let Some((_, forms)) = FORMS.iter().find(|(name, _)| *name == kind) else {
@@ -141,7 +140,7 @@ mod tests {
 
     #[test]
     fn hashes_that_go_takes() {
-        // Each was taken by golang.org/x/crypto/bcrypt.
+        // Each hash was verified by golang.org/x/crypto/bcrypt.
         let table: &[(&str, &str)] = &[
             ("", "$2a$10$......................F5mzCEQ5E01or2Zs1UUMeqS/7rfVb16"),
             ("hello", "$2a$10$......................XU8f/mEvQ1skCJ77497QrBjPb3Ajnqy"),
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_same_words_give_the_same_password() {
-        // (counter, kind, password, user, site, what Helm gives)
+        // (counter, kind, password, user, site, result of Helm)
         let table: &[(u32, &str, &str, &str, &str, &str)] = &[
             (1, "long", "a", "b", "c", "NameLetbDewr8_"),
             (1, "maximum", "p", "user", "example.com", "ItQEdPo6GCv9^7Hgbz0["),

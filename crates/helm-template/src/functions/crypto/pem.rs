@@ -1,4 +1,4 @@
-//! PEM: bytes as text between a line that begins and a line that ends.
+//! PEM: base64 between a BEGIN line and an END line.
 
 use memchr::memmem;
 
@@ -9,12 +9,14 @@ const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 const LINE: usize = 64;
 
+/// A decoded PEM block.
 pub struct Block {
-    /// What the bytes are: `CERTIFICATE`.
+    /// The type of the content, such as `CERTIFICATE`.
     pub label: String,
     pub bytes: Vec<u8>,
 }
 
+/// Encodes bytes as a PEM block with lines of 64 characters.
 pub fn encode(label: &str, bytes: &[u8]) -> String {
     let body = go::base64(bytes);
     let mut out = String::with_capacity(body.len() + body.len() / LINE + 2 * label.len() + 40);
@@ -23,7 +25,7 @@ pub fn encode(label: &str, bytes: &[u8]) -> String {
     out.push_str("-----\n");
     let mut rest = body.as_str();
     while !rest.is_empty() {
-        // Base64 is ASCII: any place is a place between characters.
+        // Base64 is ASCII, so every offset is a character boundary.
         let (line, after) = rest.split_at(rest.len().min(LINE));
         out.push_str(line);
         out.push('\n');
@@ -35,7 +37,7 @@ pub fn encode(label: &str, bytes: &[u8]) -> String {
     out
 }
 
-/// The first block of a text. What comes before it and after it does not matter.
+/// Decodes the first block of a text; text before and after it is ignored.
 pub fn decode(text: &[u8]) -> Option<Block> {
     let mut rest = text;
     loop {
@@ -52,7 +54,7 @@ pub fn decode(text: &[u8]) -> Option<Block> {
     }
 }
 
-/// `inside` is from the label to the last end of line; `after` what follows `-----END `.
+/// `inside` is the text from the label to the last line break; `after` is the text after `-----END `.
 fn block(inside: &[u8], after: &[u8]) -> Option<Block> {
     let (first, mut inside) = line(inside);
     let label = first.strip_suffix(DASHES)?;
@@ -76,7 +78,7 @@ fn block(inside: &[u8], after: &[u8]) -> Option<Block> {
     Some(Block { label: String::from_utf8_lossy(label).into_owned(), bytes })
 }
 
-/// The first line, without what cannot be seen at its end, and the rest.
+/// The first line, without trailing whitespace, and the remainder.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match memchr::memchr(b'\n', text) {
         Some(end) => (&text[..end], &text[end + 1..]),
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_a_block_and_what_is_none() {
-        // Each line was held against Go's encoding/pem.
+        // Every expectation was compared with Go's encoding/pem.
         let table: &[(&str, Option<(&str, &str)>)] = &[
             ("", None),
             ("aGVsbG8=", None),

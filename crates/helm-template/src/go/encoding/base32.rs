@@ -1,4 +1,4 @@
-//! Base32 with the standard alphabet, as Go writes and reads it.
+//! Base32 with the standard alphabet, compatible with Go's encoder and decoder.
 
 use super::Corrupt;
 
@@ -19,7 +19,7 @@ pub fn base32(bytes: &[u8]) -> String {
     out
 }
 
-/// Ends of lines are not counted in the place of what does not fit.
+/// Decodes base32. Line breaks are skipped and not counted in error offsets.
 pub fn base32_decode(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
     decode(text).map_err(|at| Corrupt { base: 32, at })
 }
@@ -35,7 +35,7 @@ fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {
             let Some(&byte) = group.get(at) else {
                 return Err(start);
             };
-            // Padding is the end of the text, and fills its last group.
+            // Padding ends the text and fills its last group.
             if byte == b'=' && at >= 2 && left <= at + 8 {
                 if left < 8 {
                     return Err(text.len());

@@ -1,4 +1,4 @@
-//! Base64 with the standard alphabet, as Go writes and reads it.
+//! Base64 with the standard alphabet, compatible with Go's encoder and decoder.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -6,7 +6,7 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
 use super::Corrupt;
 
-/// Go does not mind bits that are left over at the end.
+/// Go ignores trailing bits.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
@@ -14,9 +14,9 @@ pub fn base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// Ends of lines are passed over wherever they are.
+/// Decodes base64. Line breaks are skipped wherever they occur.
 pub fn base64_decode(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
-    // What is well formed and in one line goes the fast way; who counts places in the rest must do it as Go does.
+    // Well-formed single-line input takes the fast path. Other input takes the slow path, which computes error offsets as Go does.
     LENIENT.decode(text).or_else(|_| slowly(text)).map_err(|at| Corrupt { base: 64, at })
 }
 

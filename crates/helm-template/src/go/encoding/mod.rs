@@ -1,4 +1,4 @@
-//! Bytes in letters, as Go writes and reads them: [`base32`] and [`base64`].
+//! Go's `encoding/base32` and `encoding/base64`: [`base32`] and [`base64`].
 
 mod base32;
 mod base64;
@@ -6,7 +6,7 @@ mod base64;
 pub use base32::{base32, base32_decode};
 pub use base64::{base64, base64_decode};
 
-/// The first byte of a text that does not fit: Go's `CorruptInputError`.
+/// The offset of the first invalid byte: Go's `CorruptInputError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
     base: u8,
@@ -23,7 +23,7 @@ impl std::fmt::Display for Corrupt {
 mod tests {
     use super::*;
 
-    /// What Go's `DecodeString` says of each text: the bytes, or the place of the first that does not fit.
+    /// The result of Go's `DecodeString` for each text: the bytes, or the offset of the first invalid byte.
     type Table = [(&'static str, Result<&'static str, usize>)];
 
     fn check(decode: fn(&[u8]) -> Result<Vec<u8>, Corrupt>, table: &Table) {

@@ -1,10 +1,11 @@
-//! The characters that texts are made of.
+//! The alphabet of the searched text: ASCII or Unicode.
 //!
-//! A set that is all of Unicode but a few characters takes a hundred times longer to compile than the same set of ASCII,
-//! and most texts have no other characters.
+//! A class that is all of Unicode except a few characters takes a hundred times longer to compile than the same class limited to
+//! ASCII, and most texts are ASCII.
 
 use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Repetition};
 
+/// The set of characters that occur in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alphabet {
     Ascii,
@@ -12,12 +13,12 @@ pub enum Alphabet {
 }
 
 impl Alphabet {
-    /// That of a text.
+    /// The alphabet of a text.
     pub fn of(text: &[u8]) -> Self {
         if text.is_ascii() { Self::Ascii } else { Self::Unicode }
     }
 
-    /// An expression that means the same to texts of this alphabet. How deep it nests is limited by who wrote it out.
+    /// An equivalent expression for texts of this alphabet. Recursion depth is limited by the translation that produced the syntax.
     pub(super) fn narrow(self, syntax: Hir) -> Hir {
         match self {
             Self::Unicode => syntax,

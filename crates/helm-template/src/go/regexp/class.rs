@@ -1,4 +1,4 @@
-//! Sets of characters: `[a-z]`, `\d`, `\pL`, `[[:alpha:]]`.
+//! Character classes: `[a-z]`, `\d`, `\pL`, `[[:alpha:]]`.
 
 use std::fmt::Write;
 
@@ -6,18 +6,18 @@ use super::names;
 use super::tokens::escape;
 use super::translate::{Flaw, Translation};
 
-/// `[:alpha:]` and its kin, also `[:^alpha:]`. Both sides mean the same by them.
+/// POSIX classes such as `[:alpha:]` and `[:^alpha:]`. They mean the same in Go and in the `regex` crate.
 #[rustfmt::skip]
 const POSIX: &[&str] = &[
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper",
     "word", "xdigit",
 ];
 
-/// What stands for no character at all, and for any.
+/// Classes that match no character, and any character.
 const NONE: &str = r"[^\x{0}-\x{10FFFF}]";
 const ANY: &str = r"[\x{0}-\x{10FFFF}]";
 
-/// `\d`, `\s`, `\w` and their opposites, which know nothing beyond ASCII, as the inside of brackets.
+/// `\d`, `\s`, `\w` and their negations, ASCII only, as the content of a bracketed class; and the remaining text.
 pub(super) fn perl(text: &str) -> Option<(&'static str, &str)> {
     let set = match text.as_bytes() {
         [b'\\', b'd', ..] => r"0-9",
@@ -32,7 +32,7 @@ pub(super) fn perl(text: &str) -> Option<(&'static str, &str)> {
 }
 
 impl<'p> Translation<'p> {
-    /// `\pL`, `\p{Han}`, `\P{^Han}` if it stands here, as the inside of brackets, and what follows.
+    /// Parses `\pL`, `\p{Han}` or `\P{^Han}` at the start of `text`. Returns the content of a bracketed class and the remaining text.
     pub(super) fn unicode<'t>(&self, text: &'t str) -> Result<Option<(String, &'t str)>, Flaw<'t>> {
         let mut negated = match text.as_bytes() {
             [b'\\', b'p', ..] => false,
@@ -61,7 +61,7 @@ impl<'p> Translation<'p> {
         Ok(Some((format!("[{}{set}]", if negated { "^" } else { "" }), rest)))
     }
 
-    /// A class in brackets; answers what follows it.
+    /// Translates a bracketed class. Returns the remaining pattern.
     pub(super) fn class(&mut self, whole: &'p str) -> Result<&'p str, Flaw<'p>> {
         let mut rest = &whole[1..];
         let negated = rest.starts_with('^');
@@ -71,7 +71,7 @@ impl<'p> Translation<'p> {
         let mut set = String::new();
         let mut first = true;
         while first || !rest.starts_with(']') {
-            // A bracket that comes first is a character like any other.
+            // A closing bracket in first position is a literal.
             first = false;
             if let Some((named, after)) = posix(rest)? {
                 set.push_str(named);
@@ -128,11 +128,11 @@ fn character<'p>(text: &'p str, whole: &'p str) -> Result<(u32, &'p str), Flaw<'
     }
 }
 
-/// No text contains a surrogate, and the crate does not want to hear of them.
+/// Adds a range without its surrogates: no text contains them, and the `regex` crate rejects them.
 fn range_of(set: &mut String, low: u32, high: u32) {
     for (low, high) in [(low, high.min(0xD7FF)), (low.max(0xE000), high)] {
         if low <= high {
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             let _ = write!(set, r"\x{{{low:X}}}-\x{{{high:X}}}");
         }
     }

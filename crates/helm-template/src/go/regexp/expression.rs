@@ -1,4 +1,4 @@
-//! Expressions at work: finding, splitting, replacing.
+//! Compiled expressions: matching, splitting, replacing.
 
 use regex_automata::meta::{Config, Regex};
 use regex_automata::util::captures::Captures;
@@ -12,91 +12,92 @@ use crate::go::letters::{is_digit, is_letter};
 use crate::profile::Profile;
 use crate::value::{Str, Value};
 
-/// What a compiled expression may take up. Go refuses the largest, if it counts in other units.
+/// Maximum memory of a compiled expression. Go limits the size too, in other units.
 const LARGEST: usize = 16 << 20;
 
-/// What most expressions take up, with room to spare.
+/// Memory that most compiled expressions stay well below.
 const SMALL: usize = 64 << 10;
 
-/// Bytes that an expression is compiled to in the time of a step.
+/// Bytes of compiled expression per step of compile time.
 const COMPILED_PER_STEP: u64 = 2;
 
-/// The steps that any expression takes to compile.
+/// Minimum number of steps to compile any expression.
 const COMPILING: u64 = 1_000;
 
-/// Bytes that are looked at in the time of a step, where the expression is simple.
+/// Bytes searched per step, for simple expressions.
 const BYTES_PER_STEP: u64 = 12;
 
-/// The steps for each byte of a match whose groups are asked for: what they have is not in the table.
+/// Steps per byte of a match whose groups are captured, because the lazy DFA does not compute captures.
 const STEPS_FOR_GROUPS: u64 = 4;
 
-/// Who pays for the work. It is told before each search how many steps that may take, and how many bytes the result
-/// has so far; where it refuses, that is the end.
+/// Callback that charges the work. It is called before each search with the maximum number of steps of the search and the number of
+/// result bytes so far. An error ends the operation.
 pub type Toll<'t> = &'t mut dyn FnMut(u64, usize) -> Result<(), Str>;
 
+/// A compiled expression with Go's semantics.
 pub struct Expression {
     regex: Regex,
-    /// Of each group, the first of which is the whole match; empty where it has none.
+    /// Names of the groups; empty for unnamed groups. Index 0 is the whole match.
     names: Vec<Box<str>>,
-    /// It is the empty expression.
+    /// Whether this is the empty expression.
     blank: bool,
-    /// What each character takes at the worst, beyond a look into a table.
+    /// Worst-case NFA states visited per character; see `places_for_each`.
     places: u64,
 }
 
 impl Expression {
-    /// For any text. An error is worded as Go's.
+    /// Compiles an expression for any text. Errors carry Go's message.
     pub fn compile(pattern: &str, profile: Profile) -> Result<Self, String> {
         Self::compile_for(Alphabet::Unicode, pattern, profile)
     }
 
-    /// For texts of nothing but these characters: any other may be overlooked.
+    /// Compiles an expression for texts of this alphabet only. Other characters in the text may be missed.
     pub fn compile_for(alphabet: Alphabet, pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
         let too_large = || Flaw::TooLarge.words(pattern);
         let syntax = alphabet.narrow(regex_syntax::parse(&translated.pattern).map_err(|_| too_large())?);
-        // Most expressions see a few short texts: automata that take long to make do not pay.
+        // Most expressions match a few short texts, so automata with a long build time do not pay off.
         let config = Config::new().nfa_size_limit(Some(LARGEST)).dfa(false).onepass(false);
         let built = Regex::builder().configure(config).build_from_hir(&syntax);
         let (regex, places) = (built.map_err(|_| too_large())?, places_for_each(&syntax));
         Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), places })
     }
 
-    /// It is as small as most are.
+    /// Whether the expression is small enough to be cached.
     pub fn is_small(&self) -> bool {
         self.regex.memory_usage() <= SMALL
     }
 
-    /// The bytes that it takes up.
+    /// Memory of the compiled expression in bytes.
     pub fn size(&self) -> usize {
         self.regex.memory_usage()
     }
 
-    /// How many steps it took to compile it.
+    /// The cost of compiling this expression in steps.
     pub fn steps_to_compile(&self) -> u64 {
         COMPILING + self.regex.memory_usage() as u64 / COMPILED_PER_STEP
     }
 
-    /// How many steps it took at the most to find that there is no such expression: that it is wrong is seen by reading
-    /// it, that it is too large only once it has been compiled that far.
+    /// The maximum cost of rejecting an expression in steps. Syntax errors are found while reading; the size limit is found only after
+    /// compiling up to that size.
     pub fn steps_to_refuse(why: &str, pattern: &str) -> u64 {
         let read = COMPILING + pattern.len() as u64;
         let too_large = why == Flaw::TooLarge.words(pattern);
         if too_large { read + LARGEST as u64 / COMPILED_PER_STEP } else { read }
     }
 
-    /// The first match that does not begin before a place.
+    /// The first match that starts at or after `at`.
     fn find_at(&self, text: &str, at: usize) -> Option<Match> {
         self.regex.search(&Input::new(text).range(at..))
     }
 
-    /// How many steps it may take to go once through so many bytes.
+    /// Maximum steps of one search through `bytes` bytes.
     pub fn steps(&self, bytes: usize) -> u64 {
         let bytes = bytes as u64;
         bytes.saturating_mul(self.places).saturating_add(bytes / BYTES_PER_STEP)
     }
 
-    /// The same for one of several searches.
+    /// Maximum steps of a search that starts at `at`.
     fn steps_from(&self, text: &str, at: usize) -> u64 {
         self.steps(text.len().saturating_sub(at))
     }
@@ -105,7 +106,7 @@ impl Expression {
         self.regex.is_match(subject.text())
     }
 
-    /// The first match; empty where there is none.
+    /// The first match, or an empty slice.
     pub fn find<'s>(&self, subject: &Subject<'s>) -> &'s [u8] {
         match self.regex.find(subject.text()) {
             Some(found) => subject.bytes(found.start(), found.end()),
@@ -113,7 +114,7 @@ impl Expression {
         }
     }
 
-    /// Up to `limit` matches, all if it is negative.
+    /// The first `limit` matches; all if `limit` is negative.
     pub fn find_all<'s>(
         &self,
         subject: &Subject<'s>,
@@ -132,7 +133,7 @@ impl Expression {
         while places.len() < limit && at <= text.len() {
             toll(self.steps_from(text, at), places.len().saturating_mul(size_of::<Value>() * 2))?;
             let Some(found) = self.find_at(text, at) else { break };
-            // An empty match directly behind another one does not count.
+            // An empty match directly after another match does not count.
             let empty = found.end() == at;
             if !empty || Some(found.start()) != end_of_last {
                 places.push((found.start(), found.end()));
@@ -143,7 +144,7 @@ impl Expression {
         Ok(places)
     }
 
-    /// The text between matches, in at most `limit` pieces unless that is negative; it is not zero.
+    /// The text between matches, in at most `limit` pieces; unlimited if negative. `limit` must not be zero.
     pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64, toll: Toll<'_>) -> Result<Vec<&'s [u8]>, Str> {
         let text = subject.text();
         if !self.blank && text.is_empty() {
@@ -168,7 +169,7 @@ impl Expression {
         Ok(pieces)
     }
 
-    /// Every match replaced by the same bytes.
+    /// Replaces every match by the same bytes.
     pub fn replace_literally(
         &self,
         subject: &Subject<'_>,
@@ -181,7 +182,7 @@ impl Expression {
         })
     }
 
-    /// Every match replaced by a template, in which `$1` and `${name}` are what the groups matched.
+    /// Replaces every match by a template in which `$1` and `${name}` refer to groups.
     pub fn replace_all(
         &self,
         subject: &Subject<'_>,
@@ -222,7 +223,7 @@ impl Expression {
             let Some(found) = groups.get_match() else { break };
             toll(found.len() as u64 * steps_for_groups, out.len())?;
             out.extend_from_slice(subject.bytes(end_of_last, found.start()));
-            // An empty match directly behind another one is not replaced.
+            // An empty match directly after another match is not replaced.
             if found.end() > end_of_last || found.start() == 0 {
                 by(&mut out, &groups, &mut *toll)?;
             }
@@ -254,8 +255,8 @@ impl Expression {
         parts
     }
 
-    /// The groups that a name in a template can mean: a number, or all of that name, of which the first that took
-    /// part counts.
+    /// The groups that a reference in a template can mean: the group of that number, or all groups of that name, of which the first
+    /// that took part in the match is used.
     fn groups(&self, name: &str) -> Vec<usize> {
         let is_number =
             name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
@@ -266,14 +267,14 @@ impl Expression {
     }
 }
 
-/// A piece of a replacement.
+/// A part of a replacement template.
 enum Part<'t> {
     Bytes(&'t [u8]),
     Groups(Vec<usize>),
 }
 
-/// The name at the beginning, braces around it or not, and what follows. As long as letters, digits and underscores
-/// go: `$1x` is the group `1x`.
+/// The group name at the start of a template, with or without braces, and the remaining template. The name extends over letters,
+/// digits and underscores: `$1x` is the group `1x`.
 fn name(template: &[u8]) -> Option<(String, &[u8])> {
     let (braced, inner) = match template.strip_prefix(b"{") {
         Some(inner) => (true, inner),
@@ -291,12 +292,12 @@ fn name(template: &[u8]) -> Option<(String, &[u8])> {
     Some((name.to_owned(), rest))
 }
 
-/// How far to go when nothing was matched: a character, or beyond the end.
+/// The distance to advance after an empty match: one character, or past the end.
 fn width(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(1, char::len_utf8)
 }
 
-/// The text with everything escaped that means something in an expression.
+/// Escapes all characters with a special meaning in expressions (`regexp.QuoteMeta`).
 pub fn quote_meta(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {

@@ -1,8 +1,8 @@
-//! Go's regular expressions, carried out by the crates of `regex`.
+//! Go's `regexp`, executed by the `regex` crates.
 //!
-//! Both descend from RE2: linear time, leftmost-first. They differ in what they write (`translate` rewrites an
-//! expression and words its errors as Go does), in what an empty match is worth and how a replacement names groups
-//! ([`Expression`]), and in bytes that are no character, which to Go are U+FFFD each ([`Subject`]).
+//! Both engines descend from RE2: linear time, leftmost-first. They differ in syntax (`translate` rewrites expressions and reproduces
+//! Go's error messages), in empty matches and group references in replacements ([`Expression`]), and in invalid UTF-8, where Go
+//! reads each byte as U+FFFD ([`Subject`]).
 
 mod alphabet;
 mod class;

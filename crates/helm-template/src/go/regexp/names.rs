@@ -1,15 +1,15 @@
-//! What `\p{…}` can name.
+//! Unicode categories and scripts in `\p{…}`.
 
 use crate::profile::Profile;
 
-/// The categories of Unicode by their short names. Go had neither `Cn` nor `LC` before 1.25.
+/// Short names of Unicode categories. Go lacks `Cn` and `LC` before 1.25.
 #[rustfmt::skip]
 const CATEGORIES: &[&str] = &[
     "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "LC", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd",
     "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs",
 ];
 
-/// Their long names, which Go knows since 1.25, in the form of [`canonical`].
+/// Long names of the categories, supported since Go 1.25, in [`canonical`] form.
 #[rustfmt::skip]
 const LONG: &[(&str, &str)] = &[
     ("Casedletter", "LC"), ("Closepunctuation", "Pe"), ("Cntrl", "Cc"), ("Combiningmark", "M"),
@@ -24,7 +24,7 @@ const LONG: &[(&str, &str)] = &[
     ("Unassigned", "Cn"), ("Uppercaseletter", "Lu"),
 ];
 
-/// The scripts of Unicode 15.
+/// Scripts of Unicode 15.
 #[rustfmt::skip]
 const SCRIPTS: &[&str] = &[
     "Adlam", "Ahom", "Anatolian_Hieroglyphs", "Arabic", "Armenian", "Avestan", "Balinese", "Bamum", "Bassa_Vah",
@@ -48,7 +48,7 @@ const SCRIPTS: &[&str] = &[
     "Toto", "Ugaritic", "Vai", "Vithkuqi", "Wancho", "Warang_Citi", "Yezidi", "Yi", "Zanabazar_Square",
 ];
 
-/// The set of this name as the `regex` crate writes it inside brackets.
+/// The named set in the syntax of the `regex` crate, as the content of a bracketed class.
 pub(super) fn set(name: &str, profile: Profile) -> Option<String> {
     let canonical = match profile {
         Profile::Helm3 => name.to_owned(),
@@ -83,16 +83,16 @@ fn category_is_known(category: &str, profile: Profile) -> bool {
 
 fn category(short: &str, profile: Profile) -> String {
     match (short, profile) {
-        // No text contains a surrogate.
+        // No text contains surrogates.
         ("Cs", _) => r"[^\x{0}-\x{10FFFF}]".to_owned(),
-        // Unassigned characters did not belong to it yet.
+        // Before 1.25, `C` did not include unassigned characters.
         ("C", Profile::Helm3) => r"\p{Cc}\p{Cf}\p{Co}".to_owned(),
         (short, _) => format!(r"\p{{{short}}}"),
     }
 }
 
-/// One capital letter, then small ones, without what stands between words. Names of scripts with two capitals have no
-/// such form, so that Go no longer finds them.
+/// Canonical form: one capital, then lower-case letters, without separators. Script names with two capitals have no such form, so
+/// Go 1.25 does not find them.
 fn canonical(name: &str) -> String {
     let mut letters = name.chars().filter(|c| !matches!(c, '_' | '-' | ' '));
     let first = letters.next().map(|c| c.to_ascii_uppercase());

@@ -1,16 +1,16 @@
-//! The text that an expression is held against.
+//! The text that an expression is matched against.
 
 use std::borrow::Cow;
 
-/// Bytes, read as characters in the way of Go: each byte that belongs to none is U+FFFD by itself.
+/// Bytes decoded as Go does: each invalid byte is one U+FFFD.
 pub struct Subject<'s> {
     bytes: &'s [u8],
     text: Cow<'s, str>,
-    /// Where in the text stand characters that are single bytes of the subject.
+    /// Offsets in `text` of characters that replace one invalid byte.
     stray: Vec<usize>,
 }
 
-/// How much longer U+FFFD is than the byte that it stands for.
+/// Extra length of U+FFFD compared with the byte that it replaces.
 const GROWTH: usize = char::REPLACEMENT_CHARACTER.len_utf8() - 1;
 
 impl<'s> Subject<'s> {
@@ -33,7 +33,7 @@ impl<'s> Subject<'s> {
         &self.text
     }
 
-    /// The bytes between two places in the text.
+    /// The original bytes between two offsets in the text.
     pub fn bytes(&self, from: usize, to: usize) -> &'s [u8] {
         self.bytes.get(self.place(from)..self.place(to)).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Characters behind backslashes, and numbers in braces.
+//! Tokens of Go's syntax: backslash escapes and repetition counts in braces.
 
 use super::translate::Flaw;
 
-/// A character behind a backslash, and what follows it.
+/// Parses a backslash escape. Returns its code point and the remaining text.
 pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
     let after = &text[1..];
     let Some(c) = after.chars().next() else { return Err(Flaw::TrailingBackslash) };
@@ -29,9 +29,9 @@ pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
     Ok((code, rest))
 }
 
-/// `\x7F` or `\x{10FFFF}`; `digits` is what follows the `x`.
+/// Parses `\x7F` or `\x{10FFFF}`; `digits` is the text after the `x`.
 fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Flaw<'t>> {
-    // The blame ends with the character that was looked at last.
+    // The reported part ends with the last character examined.
     let blame = |end: usize| Flaw::Escape(&text[..end]);
     let mut at = 2;
     let (mut code, mut count) = (0_u32, 0);
@@ -45,7 +45,7 @@ fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Fla
         }
         match c.to_digit(16) {
             Some(digit) => code = code * 16 + digit,
-            // Of two digits both are read before either is looked at.
+            // Go reads both digits before it checks either.
             None if !braced && count == 0 => code = u32::MAX >> 8,
             None => return Err(blame(at)),
         }
@@ -60,8 +60,8 @@ fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Fla
     Err(blame(text.len()))
 }
 
-/// `{2}`, `{2,}`, `{2,3}`: the numbers, of which the second may be missing (-1), and what follows. `None` where the
-/// brace is just a character.
+/// Parses `{2}`, `{2,}` or `{2,3}`: minimum, maximum (-1 if missing), and the remaining text. Returns `None` if the brace is a
+/// literal.
 pub(super) fn counted(text: &str) -> Option<(i64, i64, &str)> {
     let (mut min, rest) = number(&text[1..])?;
     let (max, rest) = match rest.strip_prefix(',') {
@@ -78,7 +78,7 @@ pub(super) fn counted(text: &str) -> Option<(i64, i64, &str)> {
     Some((min, max, rest.strip_prefix('}')?))
 }
 
-/// A number without zeros in front; -1 where it is out of all proportion.
+/// Parses a number without leading zeros; -1 if it is far too large.
 fn number(text: &str) -> Option<(i64, &str)> {
     let count = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(count);

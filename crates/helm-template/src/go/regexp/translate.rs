@@ -1,20 +1,20 @@
-//! From Go's way of writing an expression to the crate's.
+//! Translation of Go's regular expression syntax to that of the `regex` crate.
 //!
-//! Go's parser is followed step by step, because it decides what is an error, what it is called and which part of
-//! the expression is blamed. What is written out carries no flags that reach further than one character or set, so
-//! that nothing depends on where the crate lets a flag end.
+//! The translation follows Go's parser step by step, because that parser decides what is an error, its message, and the part of the
+//! expression that is reported. Flags in the output never extend beyond one character or class, so the result does not depend on
+//! flag scoping in the `regex` crate.
 
 use super::class::perl;
 use super::tokens::{counted, escape};
 use crate::profile::Profile;
 
-/// Groups inside groups. Go stops at a depth of 1,000; the crate works by recursion, and nobody needs this many.
+/// Maximum nesting of groups. Go allows 1,000; the `regex` crate is recursive, and real expressions stay far below 100.
 const DEEPEST: usize = 100;
 
-/// No repetition, and no product of nested ones, goes beyond this.
+/// Go's maximum for a repetition count and for the product of nested counts.
 const MOST: i64 = 1_000;
 
-/// What is wrong with an expression, and where.
+/// A syntax error and the part of the expression that it reports.
 pub(super) enum Flaw<'p> {
     Range(&'p str),
     Escape(&'p str),
@@ -25,7 +25,7 @@ pub(super) enum Flaw<'p> {
     MissingBracket(&'p str),
     MissingRepeatArgument(&'p str),
     TrailingBackslash,
-    /// These blame the whole.
+    /// The following variants report the whole expression.
     MissingParen,
     UnexpectedParen,
     TooDeep,
@@ -33,6 +33,7 @@ pub(super) enum Flaw<'p> {
 }
 
 impl Flaw<'_> {
+    /// Go's error message.
     pub fn words(self, whole: &str) -> String {
         let (says, part) = match self {
             Self::Range(part) => ("invalid character class range", part),
@@ -53,6 +54,7 @@ impl Flaw<'_> {
     }
 }
 
+/// A translated expression, and the names of its groups.
 pub(super) struct Translated {
     pub pattern: String,
     pub names: Vec<Box<str>>,
@@ -70,6 +72,7 @@ pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, S
     translation.run().map_err(|flaw| flaw.words(pattern))
 }
 
+/// The flags `i`, `m`, `s` and `U`.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 struct Flags {
@@ -79,20 +82,20 @@ struct Flags {
     lazy: bool,
 }
 
-/// What was read since a parenthesis.
+/// Parser state since an opening parenthesis.
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Where it begins in what is written out.
+    /// The start of the group in the output.
     opened: usize,
-    /// The flags before it, which hold again after it.
+    /// The flags before the group, which apply again after it.
     flags: Flags,
-    /// How often the last thing repeats what is in it; `None` where there is nothing to repeat.
+    /// Product of the repetition counts within the last item; `None` if there is no item to repeat.
     last: Option<i64>,
-    /// The same of everything before.
+    /// The maximum of that product over all previous items.
     most: i64,
-    /// Where the last thing begins in what is written out.
+    /// The start of the last item in the output.
     start: usize,
-    /// How many repetitions it has had. Two cannot follow each other, but flags may stand between them.
+    /// The number of repetition operators on the last item. They cannot be adjacent, but flags may separate them.
     repeated: usize,
 }
 
@@ -113,6 +116,7 @@ impl Group {
     }
 }
 
+/// The state of one translation.
 pub(super) struct Translation<'p> {
     whole: &'p str,
     pub profile: Profile,
@@ -122,10 +126,10 @@ pub(super) struct Translation<'p> {
     names: Vec<Box<str>>,
 }
 
-/// A repetition: `*`, `{2,}`.
+/// A repetition operator: `*`, `{2,}`.
 struct Repeat {
     written: String,
-    /// The largest number in it, or the smallest where there is no largest; `None` for the simple ones.
+    /// Minimum and maximum count, -1 for no maximum; `None` for `*`, `+` and `?`.
     count: Option<(i64, i64)>,
 }
 
@@ -217,7 +221,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// A thing by itself, in the crate's writing.
+    /// Appends an item in the syntax of the `regex` crate.
     fn then<'t>(&mut self, written: &str, rest: &'t str) -> &'t str {
         let start = self.out.len();
         self.group().push(start, 1);
@@ -225,7 +229,7 @@ impl<'p> Translation<'p> {
         rest
     }
 
-    /// A thing that has a case: a character or a set of them.
+    /// Appends an item that is subject to case folding: a character or a class.
     pub(super) fn atom(&mut self, written: &str) {
         let (before, after) = if self.flags.fold { ("(?i:", ")") } else { ("", "") };
         self.then(before, "");
@@ -265,7 +269,7 @@ impl<'p> Translation<'p> {
         let Some(inside) = group.last else { return Err(Flaw::MissingRepeatArgument(written)) };
         if let Some((min, max)) = repeat.count {
             let times = match max {
-                // Nothing is repeated at all.
+                // The item does not occur at all.
                 0 => 0,
                 max if max < 0 => min.max(1) * inside,
                 max => max * inside,
@@ -291,7 +295,7 @@ impl<'p> Translation<'p> {
         Ok(rest)
     }
 
-    /// `(?i)`, `(?i:`, `(?P<name>`.
+    /// Parses `(?i)`, `(?i:` or `(?P<name>`.
     fn flags_or_group(&mut self, text: &'p str) -> Result<&'p str, Flaw<'p>> {
         let named = [("(?P<", 4), ("(?<", 3)]
             .into_iter()
@@ -303,7 +307,7 @@ impl<'p> Translation<'p> {
             if name.is_empty() || !name.bytes().all(fine) {
                 return Err(Flaw::NamedCapture(&text[..=end]));
             }
-            // Go lets names begin with a digit and occur twice, so they are kept here and not in the expression.
+            // Go allows names to start with a digit and to repeat, so they are stored here and not in the expression.
             self.names.push(name.into());
             self.open("(")?;
             return Ok(&text[end + 1..]);

@@ -1,23 +1,23 @@
-//! What a search with an expression may take.
+//! Cost estimate of a search with an expression.
 //!
-//! Mostly it is a look into a table for each character. The table is made on the way, from sets of places in the
-//! expression where the text could be, and there are expressions with so many such sets that it is of no use. Then all
-//! places are gone through for each character.
+//! A search usually costs one table lookup per character. The lazy DFA builds this table from sets of NFA states. Some expressions
+//! have so many such sets that the table does not help; every state is then visited for each character.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// With fewer places where more than one character fits there are not too many sets.
+/// Below this number of wide states, the number of state sets stays small.
 const FEW: u64 = 8;
 
-/// Places that are gone through for each character, at the worst; none if a table will do.
+/// Worst-case NFA states visited per character; zero if the table suffices.
 pub fn places_for_each(syntax: &Hir) -> u64 {
     let Weight { wide, places } = weigh(syntax);
     if wide < FEW { 0 } else { places }
 }
 
+/// Counts of NFA states.
 #[derive(Clone, Copy, Default)]
 struct Weight {
-    /// Places where more than one character fits, or that may be left out or come again.
+    /// States that match more than one character, are optional, or repeat.
     wide: u64,
     places: u64,
 }
@@ -28,18 +28,18 @@ impl Weight {
     }
 }
 
-/// How deep an expression nests is limited by who wrote it out.
+/// Recursion depth is limited by the translation that produced the syntax.
 fn weigh(syntax: &Hir) -> Weight {
     match syntax.kind() {
         HirKind::Empty | HirKind::Look(_) => Weight::default(),
         HirKind::Literal(literal) => Weight { wide: 0, places: literal.0.len() as u64 },
-        // In UTF-8 every range is a place or two.
+        // In UTF-8 every range takes one or two states.
         HirKind::Class(Class::Unicode(set)) => Weight { wide: 1, places: set.ranges().len().max(1) as u64 },
         HirKind::Class(Class::Bytes(_)) => Weight { wide: 1, places: 1 },
         HirKind::Repetition(Repetition { min, max, sub, .. }) => {
             let Weight { wide, places } = weigh(sub);
             let copies = u64::from(max.unwrap_or_else(|| 1.max(*min)));
-            // Where one may be left out there are two ways on.
+            // An optional item adds an alternative path.
             let optional = copies.saturating_sub(u64::from(*min));
             let places = places.saturating_mul(copies).saturating_add(optional);
             Weight { wide: if copies > 1 { places } else { wide }, places }

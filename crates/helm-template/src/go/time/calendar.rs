@@ -1,4 +1,4 @@
-//! Days and dates.
+//! Calendar arithmetic.
 
 pub const MONTHS: [&str; 12] = [
     "January",
@@ -20,9 +20,10 @@ pub const WEEKDAYS: [&str; 7] =
 
 pub(super) const DAY: i64 = 86_400;
 
-/// The calendar repeats itself after so many days: 400 years.
+/// Days in a cycle of the Gregorian calendar: 400 years.
 const CYCLE: i64 = 146_097;
 
+/// A date of the proleptic Gregorian calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Date {
     pub year: i64,
@@ -33,9 +34,9 @@ pub struct Date {
 }
 
 impl Date {
-    /// The date so many days after the beginning of 1970.
+    /// The date `days` days after 1970-01-01.
     pub(super) fn of_days(days: i64) -> Self {
-        // Years that begin in March have their leap day at the end.
+        // A year that starts in March has its leap day at the end.
         let days = days + 719_468;
         let (cycle, day) = (days.div_euclid(CYCLE), days.rem_euclid(CYCLE));
         let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -49,7 +50,7 @@ impl Date {
         }
     }
 
-    /// Days since the beginning of 1970. Months and days may go beyond their ends.
+    /// Days since 1970-01-01. Months and days outside their range carry over.
     pub(super) fn days(self) -> i64 {
         let months = self.month - 1;
         let year = self.year.saturating_add(months.div_euclid(12));

@@ -1,7 +1,8 @@
-//! Durations: nanoseconds in 64 bits.
+//! Durations: signed 64-bit nanoseconds.
 
 use super::parse::quote;
 
+/// Go's `time.Duration`, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Duration(pub i64);
 
@@ -9,7 +10,7 @@ pub(super) const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The longest that can be said, one more than can be kept unless it is negative.
+/// Maximum magnitude of a parsed duration. Only a negative duration can have this magnitude.
 const MOST: u64 = 1 << 63;
 
 impl Duration {
@@ -17,7 +18,7 @@ impl Duration {
         Self(seconds.wrapping_mul(SECOND))
     }
 
-    /// `1h15m30.5s`, with a sign maybe.
+    /// Parses `1h15m30.5s`, with an optional sign.
     pub fn parse(text: &str) -> Result<Self, String> {
         let invalid = || format!("time: invalid duration {}", quote(text.as_bytes()));
         let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
@@ -71,7 +72,7 @@ impl Duration {
         if multiple.0 <= 0 { self } else { Self(self.0 - self.0 % multiple.0) }
     }
 
-    /// To the nearest multiple, from the middle away from zero.
+    /// Rounds to the nearest multiple, half away from zero.
     #[must_use]
     pub fn round(self, multiple: Self) -> Self {
         if multiple.0 <= 0 {
@@ -94,13 +95,14 @@ impl Duration {
     }
 }
 
+/// Why a duration cannot be parsed.
 enum Flaw<'t> {
     Invalid,
     NoUnit,
     Unit(&'t str),
 }
 
-/// A number and its unit in nanoseconds, and what follows.
+/// Parses a number and its unit. Returns nanoseconds and the remaining text.
 fn part(text: &str) -> Result<(u64, &str), Flaw<'_>> {
     let (whole, rest) = digits(text);
     let value = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| Flaw::Invalid)? };
@@ -116,7 +118,7 @@ fn part(text: &str) -> Result<(u64, &str), Flaw<'_>> {
     let nanoseconds = match unit {
         "" => return Err(Flaw::NoUnit),
         "ns" => 1,
-        // Go knows both the micro sign and the Greek letter.
+        // Go accepts both the micro sign and the Greek letter mu.
         "us" | "\u{B5}s" | "\u{3BC}s" => 1_000,
         "ms" => 1_000_000,
         "s" => SECOND.unsigned_abs(),
@@ -134,7 +136,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// A fraction of a unit. Digits beyond 64 bits do not count.
+/// A fraction of a unit in nanoseconds. Digits beyond 64 bits are ignored.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -178,7 +180,7 @@ impl std::fmt::Display for Duration {
     }
 }
 
-/// A decimal fraction without zeros at its end.
+/// A decimal fraction without trailing zeros.
 fn decimal(size: u64, unit: u64, places: usize) -> String {
     let text = format!("{}.{:0places$}", size / unit, size % unit);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! Times as a layout writes them.
+//! Formatting of times by a layout.
 
 use std::fmt::Write;
 
@@ -7,6 +7,7 @@ use super::instant::Time;
 use super::layout::{Element, Offset, next};
 
 impl Time {
+    /// Formats the time by a layout (`Time.Format`).
     pub fn format(&self, layout: &str) -> String {
         let mut out = String::with_capacity(layout.len() + 10);
         let mut rest = layout;
@@ -15,7 +16,7 @@ impl Time {
             out.push_str(before);
             let Some((written, element)) = found else { return out };
             rest = &rest[before.len() + written.len()..];
-            // A String takes whatever is written to it.
+            // Writing to a String cannot fail.
             let _ = self.write(&mut out, element);
         }
     }
@@ -74,7 +75,7 @@ fn write_offset(out: &mut String, offset: i64, how: Offset) -> std::fmt::Result 
     if how.z && offset == 0 {
         return out.write_str("Z");
     }
-    // The sign is that of the minutes: less than one below zero counts as above.
+    // The sign is taken from whole minutes: an offset between -59 s and 0 is printed with a plus.
     let sign = if offset / 60 < 0 { '-' } else { '+' };
     let (minutes, colon) = (offset.abs() / 60, if how.colon { ":" } else { "" });
     write!(out, "{sign}{:02}", minutes / 60)?;

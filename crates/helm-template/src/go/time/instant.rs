@@ -1,4 +1,4 @@
-//! A time: an instant, and the zone in which it is told.
+//! Go's `time.Time`: an instant and the zone in which it is displayed.
 
 use std::cmp::Ordering;
 
@@ -9,17 +9,18 @@ use super::duration::{Duration, SECOND};
 use super::zone::Zone;
 use crate::value::Str;
 
+/// A point in time with its zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// Seconds since the beginning of 1970.
+    /// Seconds since 1970-01-01.
     unix: i64,
     nanosecond: i64,
     zone: Zone,
-    /// Nanoseconds since the program began: a time that came from the clock prints them.
+    /// Monotonic clock reading in nanoseconds since program start. Times from the clock print it.
     monotonic: Option<i64>,
 }
 
-/// From the beginning of the year 1, where the zero value of Go's times is, to 1970.
+/// Go's zero time, 0001-01-01, relative to 1970.
 const ZERO: i64 = -62_135_596_800;
 
 impl Time {
@@ -27,12 +28,12 @@ impl Time {
         Self { unix, nanosecond, zone, monotonic: None }
     }
 
-    /// The zero value.
+    /// Go's zero time.
     pub fn zero() -> Self {
         Self::new(ZERO, 0, Zone::Utc)
     }
 
-    /// What a clock says.
+    /// The current time.
     pub fn now(now: Timestamp, zone: Zone) -> Self {
         let nanosecond = i64::from(now.subsec_nanosecond());
         // An instant before 1970 has a negative fraction.
@@ -40,15 +41,15 @@ impl Time {
         Self { monotonic: Some(0), ..Self::new(unix, nanosecond.rem_euclid(SECOND), zone) }
     }
 
-    /// A date and seconds of its day, as the clocks of a zone show it. Where they show it twice or never, it is as in
-    /// Go: the offset is asked for at the reading itself, then again at what that gave.
+    /// The time at which the clocks of a zone show this date and second of day. Ambiguous and skipped readings resolve as in Go: the
+    /// offset is looked up at the reading itself, then again at the result.
     pub(super) fn shown(date: Date, second: i64, nanosecond: i64, zone: Zone) -> Self {
         let clock = date.days().saturating_mul(DAY).saturating_add(second);
         let offset = zone.offset(clock.saturating_sub(zone.offset(clock)));
         Self::new(clock.saturating_sub(offset), nanosecond, zone)
     }
 
-    /// The same instant elsewhere.
+    /// The same instant in another zone.
     #[must_use]
     pub fn within(&self, zone: Zone) -> Self {
         Self::new(self.unix, self.nanosecond, zone)
@@ -78,7 +79,7 @@ impl Time {
         self.nanosecond
     }
 
-    /// Since 1970 in units of which a second has so many. Too far away it wraps around.
+    /// Time since 1970 in units of 1/`per_second` second. Wraps around on overflow.
     pub fn unix_in(&self, per_second: i64) -> i64 {
         self.unix.wrapping_mul(per_second).wrapping_add(self.nanosecond / (SECOND / per_second))
     }
@@ -117,10 +118,10 @@ impl Time {
         }
     }
 
-    /// Go's `AddDate`: the 31st of a short month is in the next.
+    /// Go's `AddDate`: the 31st of a shorter month falls into the next month.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
-        // Far beyond all that can be told, where Go goes astray as well.
+        // Far beyond any representable time; Go's results are meaningless there too.
         const FARTHEST: i64 = 1_000_000_000_000;
         let near = |count: i64| count.clamp(-FARTHEST, FARTHEST);
         let date = self.date();
@@ -132,7 +133,7 @@ impl Time {
         Self::shown(date, self.second_of_day(), self.nanosecond, self.zone.clone())
     }
 
-    /// How long after the other, as far as a duration goes.
+    /// The duration since another time, saturating.
     pub fn since(&self, other: &Self) -> Duration {
         let seconds = i128::from(self.unix) - i128::from(other.unix);
         let all = seconds * i128::from(SECOND) + i128::from(self.nanosecond - other.nanosecond);
@@ -143,7 +144,7 @@ impl Time {
         (self.unix, self.nanosecond).cmp(&(other.unix, other.nanosecond))
     }
 
-    /// Nanoseconds since the last multiple of a duration, counted from the zero value.
+    /// Nanoseconds since the last multiple of a duration, counted from the zero time.
     fn beyond(&self, multiple: Duration) -> i64 {
         let all =
             (i128::from(self.unix) - i128::from(ZERO)) * i128::from(SECOND) + i128::from(self.nanosecond);

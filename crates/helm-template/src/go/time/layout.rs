@@ -1,6 +1,6 @@
-//! Layouts: how one particular instant would be written.
+//! Time layouts: the reference time, written in the desired form.
 
-/// What a part of a layout stands for.
+/// An element of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Year,
@@ -36,12 +36,13 @@ pub(super) enum Element {
     },
 }
 
+/// The form of a UTC offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offset {
-    /// It is a plain `Z` in Greenwich.
+    /// Whether UTC is written as `Z`.
     pub z: bool,
     pub colon: bool,
-    /// Hours, minutes, seconds: how many of them.
+    /// The number of components written, of hours, minutes and seconds.
     pub parts: usize,
 }
 
@@ -49,7 +50,7 @@ const fn offset(z: bool, colon: bool, parts: usize) -> Element {
     Element::Offset(Offset { z, colon, parts })
 }
 
-/// In the order in which they are tried.
+/// Layout elements in matching order.
 #[rustfmt::skip]
 const ELEMENTS: &[(&str, Element)] = &[
     ("January", Element::LongMonth), ("Jan", Element::Month),
@@ -67,13 +68,13 @@ const ELEMENTS: &[(&str, Element)] = &[
     ("Z07:00", offset(true, true, 2)), ("Z07", offset(true, false, 1)),
 ];
 
-/// The text up to the next element, the element as written, and what it is. Without one, the text is all there is.
+/// The literal text up to the next element, then that element's text and meaning. Without another element, the whole rest is literal.
 pub(super) fn next(layout: &str) -> (&str, Option<(&str, Element)>) {
     for (at, byte) in layout.bytes().enumerate() {
         if !b"JM0123456_Pp-Z.,".contains(&byte) {
             continue;
         }
-        // What begins an element is ASCII, so this is no cut through a character.
+        // Elements start with ASCII characters, so this offset is a character boundary.
         let (before, rest) = layout.split_at(at);
         if rest.starts_with("_2006") {
             let (before, rest) = layout.split_at(at + 1);
@@ -94,7 +95,7 @@ pub(super) fn next(layout: &str) -> (&str, Option<(&str, Element)>) {
     (layout, None)
 }
 
-/// `.000` or `,999`, unless other digits follow.
+/// A fraction such as `.000` or `,999`, unless another digit follows.
 fn fraction(text: &str) -> Option<(&str, Element)> {
     let separator = text.chars().next().filter(|c| matches!(c, '.' | ','))?;
     let digit = text.as_bytes().get(1).copied().filter(|byte| matches!(byte, b'0' | b'9'))?;

@@ -1,7 +1,7 @@
-//! Go's times and durations: the calendar, zones, layouts.
+//! Go's `time`: calendar, time zones, durations and layouts.
 //!
-//! Zones come from the database that is built into the program. All else is reckoned here, because Go's times reach
-//! much further than those of other libraries and its layouts are its own.
+//! Time zone data comes from the database embedded in the program. Everything else is implemented here, because Go's range of times
+//! is much larger than that of other libraries, and its layouts are unique.
 
 mod calendar;
 mod duration;
@@ -17,5 +17,5 @@ pub use duration::Duration;
 pub use instant::Time;
 pub use zone::Zone;
 
-/// The layout in which times stand in JSON, YAML and TOML.
+/// The layout of times in JSON, YAML and TOML.
 pub const RFC3339: &str = "2006-01-02T15:04:05.999999999Z07:00";

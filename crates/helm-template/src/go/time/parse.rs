@@ -1,4 +1,4 @@
-//! Times read by a layout.
+//! Parsing of times by a layout.
 
 use super::calendar::{Date, MONTHS, WEEKDAYS, days_in, is_leap};
 use super::instant::Time;
@@ -8,7 +8,7 @@ use super::read::{
 };
 use super::zone::Zone;
 
-/// What was read so far.
+/// The fields parsed so far.
 #[derive(Default)]
 struct Reading {
     year: i64,
@@ -19,7 +19,7 @@ struct Reading {
     minute: i64,
     second: i64,
     nanosecond: i64,
-    /// `PM`, or not.
+    /// Whether the time is PM, if the layout has `PM`.
     half: Option<bool>,
     utc: bool,
     offset: Option<i64>,
@@ -27,7 +27,7 @@ struct Reading {
 }
 
 impl Time {
-    /// The time that a layout would write like this. Where it names no zone, it is of the local one.
+    /// Parses a time by a layout (`time.Parse`). Without a zone in the layout, the time is in the local zone.
     pub fn parse(layout: &str, value: &[u8], local: &Zone) -> Result<Self, String> {
         let mut reading = Reading::default();
         let (mut form, mut rest) = (layout, value);
@@ -56,14 +56,14 @@ impl Time {
 }
 
 impl Reading {
-    /// Reads one element; answers what follows it. `form` is what follows in the layout.
+    /// Parses one element. Returns the remaining text. `form` is the rest of the layout.
     fn read<'v>(&mut self, element: Element, value: &'v [u8], form: &str) -> Result<&'v [u8], Flaw> {
         let rest;
         match element {
             Element::Year => {
                 let (year, after) = signed(value, 2)?;
                 rest = after;
-                // The clock of Unix began on the last day of 1969 in some zones.
+                // In some zones the Unix epoch falls on the last day of 1969, so 69 means 1969.
                 self.year = year + if year >= 69 { 1900 } else { 2000 };
             }
             Element::LongYear => {
@@ -129,7 +129,7 @@ impl Reading {
                 }
                 value => {
                     let (offset, after) = offset(value, how)?;
-                    // One second west of Greenwich is how Go says that none was read.
+                    // Go uses -1 as its marker for "no offset", so an offset of one second west is ignored.
                     (self.offset, rest) = (Some(offset).filter(|offset| *offset != -1), after);
                 }
             },
@@ -154,7 +154,7 @@ impl Reading {
         Ok(rest)
     }
 
-    /// A fraction that the layout does not ask for is read all the same.
+    /// A fraction after the seconds is accepted even if the layout has none.
     fn unasked_fraction<'v>(&mut self, value: &'v [u8], form: &str) -> Result<&'v [u8], Flaw> {
         match next(form).1 {
             Some((_, Element::Fraction { .. })) => Ok(value),
@@ -162,7 +162,7 @@ impl Reading {
         }
     }
 
-    /// A fraction of any length, if there is one.
+    /// Parses an optional fraction of any length.
     fn fraction<'v>(&mut self, value: &'v [u8]) -> Result<&'v [u8], Flaw> {
         let [b'.' | b',', digits @ ..] = value else { return Ok(value) };
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -191,7 +191,7 @@ impl Reading {
         }
         let told = Time::shown(date, second, self.nanosecond, Zone::Utc);
         let moved = |offset: i64, zone: Zone| Time::new(told.unix() - offset, self.nanosecond, zone);
-        // Where the local zone has what was read, it is the local zone.
+        // If the local zone has the parsed offset and name, the result is in the local zone.
         if let Some(offset) = self.offset {
             let (here, name) = local.offset_and_name(told.unix() - offset);
             let same = here == offset && (self.zone.is_empty() || self.zone == *name);
@@ -202,7 +202,7 @@ impl Reading {
             if let Some(offset) = local.offset_called(&self.zone, told.unix()) {
                 return Ok(moved(offset, local.clone()));
             }
-            // Otherwise nobody knows when that is, but for GMT-5 and the like. The clock shows what was read.
+            // The offset of an unknown abbreviation is zero, except for the form GMT-5. The clock reading is kept.
             let hours =
                 self.zone.strip_prefix("GMT").and_then(|hours| hours.parse::<i64>().ok()).unwrap_or(0);
             return Ok(moved(0, Zone::Fixed(self.zone.into(), hours * 3_600)));
@@ -234,7 +234,7 @@ impl Reading {
     }
 }
 
-/// What is left behind the text between elements, in which any spaces stand for any. Where it differs, what is there.
+/// Skips the literal text between elements, where any run of spaces matches any other. Fails with the text at the first difference.
 fn skip<'v>(mut value: &'v [u8], mut between: &[u8]) -> Result<&'v [u8], &'v [u8]> {
     while let Some(wanted) = between.first() {
         match (wanted, value.first()) {
@@ -257,7 +257,7 @@ fn trim_spaces(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|byte| **byte == b' ').count()..]
 }
 
-/// In double quotes, in the terse way of Go's package: everything but printable ASCII byte by byte.
+/// Quotes as Go's `time` package does: everything but printable ASCII is escaped byte by byte.
 pub(super) fn quote(text: &[u8]) -> String {
     use std::fmt::Write;
     let mut out = String::from("\"");
@@ -269,7 +269,7 @@ pub(super) fn quote(text: &[u8]) -> String {
             }
             b' '..=0x7F => out.push(char::from(*byte)),
             byte => {
-                // A String takes whatever is written to it.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "\\x{byte:02x}");
             }
         }

@@ -1,11 +1,12 @@
-//! The pieces that a time is read from: numbers, names, offsets.
+//! Primitives of time parsing: numbers, names, offsets.
 
 use super::layout::Offset;
 
+/// Why an element cannot be parsed.
 pub(super) enum Flaw {
-    /// It does not look like that.
+    /// The text does not match the element.
     Shape,
-    /// It does, but there is no such thing.
+    /// The text matches, but the value is out of range.
     Range(&'static str),
 }
 
@@ -23,7 +24,7 @@ fn digit(value: &[u8], at: usize) -> Option<i64> {
     value.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0'))
 }
 
-/// One digit or two; two if `fixed`.
+/// One or two digits; exactly two if `fixed`.
 pub(super) fn number(value: &[u8], fixed: bool) -> Read<'_, i64> {
     match (digit(value, 0), digit(value, 1)) {
         (Some(tens), Some(ones)) => Ok((tens * 10 + ones, &value[2..])),
@@ -41,7 +42,7 @@ pub(super) fn three_digits(value: &[u8], fixed: bool) -> Read<'_, i64> {
     Ok((digits.iter().fold(0, |number, byte| number * 10 + i64::from(byte - b'0')), rest))
 }
 
-/// So many characters, of which the first may be a sign.
+/// A number of `width` characters, the first of which may be a sign.
 pub(super) fn signed(value: &[u8], width: usize) -> Read<'_, i64> {
     let (text, rest) = value.split_at_checked(width).ok_or(Flaw::Shape)?;
     let (negative, digits) = match text {
@@ -55,7 +56,7 @@ pub(super) fn signed(value: &[u8], width: usize) -> Read<'_, i64> {
     Ok((if negative { -size } else { size }, rest))
 }
 
-/// Which of the names stands here, in whatever case.
+/// The index of the name at the start of the text, ignoring case.
 pub(super) fn name<'v>(names: &[&str], short: bool, value: &'v [u8]) -> Read<'v, i64> {
     for (at, name) in (0..).zip(names) {
         let name = if short { &name[..3] } else { name };
@@ -78,7 +79,7 @@ pub(super) fn offset(value: &[u8], how: Offset) -> Read<'_, i64> {
         }
         *part = number(&text[from..from + 2], true).map_or(-1, |(number, _)| number);
     }
-    // Ranges are looked at first, up to the first part that is no number; of several the last is told.
+    // Go checks ranges before syntax, and only up to the first part that is not a number; of several errors it reports the last.
     let [hour, minute, second] = parts;
     let whole = !parts.contains(&-1);
     if second > 60 && whole {
@@ -98,7 +99,7 @@ pub(super) fn offset(value: &[u8], how: Offset) -> Read<'_, i64> {
     }
 }
 
-/// How long the name of a zone is that stands here.
+/// The length of the zone abbreviation at the start of the text.
 pub(super) fn abbreviation(value: &[u8]) -> Option<usize> {
     if value.len() < 3 {
         return None;
@@ -121,7 +122,7 @@ pub(super) fn abbreviation(value: &[u8]) -> Option<usize> {
     }
 }
 
-/// How long `-7` is, if it stands here: up to 23 hours.
+/// The length of an hour offset such as `-7`, up to 23 hours; zero if there is none.
 fn signed_hours(value: &[u8]) -> usize {
     let [b'-' | b'+', digits @ ..] = value else { return 0 };
     let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -131,7 +132,7 @@ fn signed_hours(value: &[u8]) -> usize {
     if count == 0 || hours > 23 { 0 } else { 1 + count }
 }
 
-/// A point or comma and digits, of which nine count.
+/// Parses a fraction with its separator. Only nine digits count.
 pub(super) fn nanoseconds(fraction: &[u8]) -> Result<i64, Flaw> {
     let [b'.' | b',', digits @ ..] = fraction else { return Err(Flaw::Shape) };
     let digits = &digits[..digits.len().min(9)];

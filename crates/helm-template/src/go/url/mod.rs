@@ -1,4 +1,4 @@
-//! Addresses of the web as Go's `net/url` takes them apart and puts them together.
+//! Go's `net/url`: parsing and formatting of URLs.
 
 mod address;
 mod escape;
@@ -7,20 +7,21 @@ mod write;
 
 pub use parse::user_of;
 
-/// An address in its parts, decoded but for the query. Bytes, because what is behind an escape need not be text.
+/// A parsed URL. All parts except the query are unescaped. Parts are bytes, because an escape may denote invalid UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
     pub scheme: Vec<u8>,
-    /// What follows the scheme where that is no path: `mailto:a@b`.
+    /// The text after the scheme, if it is not a path: `mailto:a@b`.
     pub opaque: Vec<u8>,
     pub user: Option<User>,
-    /// With its port.
+    /// Including the port.
     pub host: Vec<u8>,
     pub path: Vec<u8>,
     pub query: Vec<u8>,
     pub fragment: Vec<u8>,
 }
 
+/// The userinfo of a URL, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: Vec<u8>,

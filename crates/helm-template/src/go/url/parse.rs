@@ -1,4 +1,4 @@
-//! Taking an address apart.
+//! URL parsing.
 
 use super::address::check_ipv6;
 use super::escape::{Part, unescape};
@@ -16,7 +16,7 @@ impl Url {
     }
 }
 
-/// Who is named by what stands before an `@`.
+/// Parses the userinfo of a URL (the part before `@`).
 pub fn user_of(text: &[u8], profile: Profile) -> Result<Option<User>, String> {
     let whole = [b"proto://", text, b"@host"].concat();
     Ok(Url::parse(&whole, profile)?.user)
@@ -47,7 +47,7 @@ fn parse(text: &[u8], profile: Profile) -> Result<Url, String> {
             url.opaque = rest.to_vec();
             return Ok(url);
         }
-        // `a:b` without a scheme in front: it might have been meant as one.
+        // Go rejects a colon in the first segment of a relative path, because it could be confused with a scheme.
         if cut(rest, b'/').0.contains(&b':') {
             return Err("first path segment in URL cannot contain colon".into());
         }
@@ -105,7 +105,7 @@ fn host(scheme: &[u8], host: &[u8], profile: Profile) -> Result<Vec<u8>, String>
         return bracketed(host, profile);
     }
     let last = memchr::memrchr(b':', host);
-    // A list of hosts with ports is no address of the web, but databases have it, so Go is strict only there.
+    // Lists of hosts with ports are not valid URLs but occur in database connection strings, so Go is strict only for HTTP.
     let strict = profile == Profile::Helm4 && matches!(scheme, b"http" | b"https");
     let colon = if strict { memchr::memchr(b':', host) } else { last };
     if let Some(colon) = colon {
@@ -114,13 +114,13 @@ fn host(scheme: &[u8], host: &[u8], profile: Profile) -> Result<Vec<u8>, String>
     unescape(host, Part::Host)
 }
 
-/// An IPv6 address, maybe with a zone, maybe with a port behind it.
+/// An IPv6 address in brackets, with an optional zone and port.
 fn bracketed(host: &[u8], profile: Profile) -> Result<Vec<u8>, String> {
     let end = memchr::memrchr(b']', host).ok_or("missing ']' in host")?;
     let (inside, port) = (&host[1..end], &host[end + 1..]);
     check_port(port)?;
     let zone = memchr::memmem::find(inside, b"%25");
-    // Before Go 1.26 nobody looked whether it is one, and brackets were read along with it.
+    // Before Go 1.26 the address was not validated, and the brackets were part of the unescaped host.
     if profile == Profile::Helm3 {
         let Some(zone) = zone else { return unescape(host, Part::Host) };
         let (before, rest) = host.split_at(zone + 1);

@@ -1,4 +1,4 @@
-//! Putting an address together.
+//! URL formatting.
 
 use super::escape::{Part, escape};
 use super::{Url, User};
@@ -40,7 +40,7 @@ impl Url {
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }
-        // Else its beginning could be taken for a scheme.
+        // Without this prefix, the first segment could be parsed as a scheme.
         let segment = path.split(|byte| *byte == b'/').next().unwrap_or_default();
         if out.is_empty() && segment.contains(&b':') {
             out.extend_from_slice(b"./");
@@ -48,7 +48,7 @@ impl Url {
         out.extend(path);
     }
 
-    /// The host without its port and without brackets.
+    /// The host without port and brackets.
     pub fn hostname(&self) -> &[u8] {
         let host = &self.host;
         let port = memchr::memrchr(b':', host).filter(|at| host[at + 1..].iter().all(u8::is_ascii_digit));

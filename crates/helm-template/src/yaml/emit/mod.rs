@@ -1,11 +1,9 @@
-//! From values to YAML, as go-yaml's emitter lays it out.
+//! YAML emitter with the layout of go-yaml.
 //!
-//! go-yaml v2 and v3 share one emitter but for a few rules, which [`Dialect`] names. The state that decides where lines
-//! break (column, indentation, whether anything but indentation stands on the line) is go-yaml's, because its oddities
-//! can be seen in the output.
+//! go-yaml v2 and v3 share one emitter except for a few rules, which [`Dialect`] names. The state that decides line breaks (column,
+//! indentation, whether the line holds only indentation) is that of go-yaml, because its quirks are visible in the output.
 //!
-//! Elsewhere: what a text looks like ([`scalar`]), when a plain text would be read as something else ([`plain`]), the
-//! order of keys ([`order`]).
+//! See also: [`scalar`] (scalar styles), [`plain`] (plain text that would decode as another type), [`order`] (key order).
 
 mod order;
 mod plain;
@@ -24,20 +22,20 @@ use crate::value::moments::as_time;
 use crate::value::{Field, Json, Map, Value, field};
 use scalar::{Look, Style};
 
-/// The longest key that stands on one line with its value, in bytes.
+/// Maximum length in bytes of a key that shares a line with its value.
 const SIMPLE_KEY: usize = 128;
 
-/// Which go-yaml is followed.
+/// The go-yaml version to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// Lists in maps are not indented; long texts are folded; a tab calls for double quotes.
+    /// Lists in maps are not indented; long text is folded; text with tabs is double-quoted.
     V2,
-    /// Lists in maps are indented; no text is folded; one with tabs can be a block.
+    /// Lists in maps are indented; text is never folded; text with tabs can be a block scalar.
     V3,
 }
 
 impl Dialect {
-    /// Columns after which a text is folded at its next space.
+    /// The column after which a text is folded at its next space.
     fn width(self) -> usize {
         match self {
             Self::V2 => 80,
@@ -46,21 +44,21 @@ impl Dialect {
     }
 }
 
-/// How a dialect turns a leaf into text.
+/// Conversion of leaf values to text, per dialect.
 pub(super) trait Leaves {
     const DIALECT: Dialect;
 
-    /// A number as it is to be written.
+    /// Writes a number.
     fn number(&self, out: &mut String, number: f64);
 
-    /// What is to be written for a value that is neither text nor a plain list or map: another value that is.
+    /// Converts a value that is neither a string nor a plain list or map into one that is.
     fn plainly(&self, value: &Value) -> Result<Value, Unwritable>;
 
-    /// What becomes of a text on its way to the emitter.
+    /// Converts or rejects a string before it is written.
     fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, Unwritable>;
 }
 
-/// Where a node stands.
+/// The position of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Root,
@@ -68,15 +66,16 @@ enum Place {
     Mapping,
 }
 
+/// The emitter: its output and layout state.
 pub(super) struct Emitter<L> {
     leaves: L,
     out: String,
     column: usize,
-    /// Of the node at hand; none before the first.
+    /// Indentation of the current node; `None` before the first.
     indent: Option<usize>,
-    /// The last thing written was white space, so that no more is needed.
+    /// The output ends in white space, so no separating space is needed.
     whitespace: bool,
-    /// Nothing but indentation and indicators stands on the line.
+    /// The line holds only indentation and indicators.
     indention: bool,
 }
 
@@ -85,7 +84,7 @@ impl<L: Leaves> Emitter<L> {
         Self { leaves, out: String::new(), column: 0, indent: None, whitespace: true, indention: true }
     }
 
-    /// The one document of this value, with the newline at its end.
+    /// Emits a document, with a trailing newline.
     pub fn document(mut self, value: &Value) -> Result<String, Unwritable> {
         self.node(value, Place::Root, &Nesting::default())?;
         self.start_line();
@@ -95,7 +94,7 @@ impl<L: Leaves> Emitter<L> {
     fn node(&mut self, value: &Value, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
         check_length(&self.out)?;
         match value {
-            // By way of JSON there is nothing where there is no map and no list.
+            // The round trip through JSON turns nil maps and lists into null.
             Value::Map(map) if map.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
             Value::List(list) if list.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
             Value::Map(map) if map.is_empty() => self.empty("{}"),
@@ -104,7 +103,7 @@ impl<L: Leaves> Emitter<L> {
             Value::List(list) => {
                 return deeper(|| self.sequence(list.iter().map(Cow::Borrowed), place, around));
             }
-            // A list as long as the bytes are many is not made.
+            // Emitted one by one, to avoid allocating a list as long as the bytes.
             Value::Bytes(bytes) if L::DIALECT == Dialect::V3 && !bytes.is_empty() => {
                 let bytes = bytes.iter().map(|byte| Cow::Owned(Value::Uint8(*byte)));
                 return self.sequence(bytes, place, around);
@@ -113,7 +112,7 @@ impl<L: Leaves> Emitter<L> {
             Value::Nil | Value::Null => self.word("null"),
             Value::Bool(truth) => self.word(if *truth { "true" } else { "false" }),
             Value::Int(n) | Value::Int64(n) => self.number(|_, out| {
-                // A String takes whatever is written to it.
+                // Writing to a String cannot fail.
                 let _ = write!(out, "{n}");
             }),
             Value::Uint8(n) => self.number(|_, out| {
@@ -138,7 +137,7 @@ impl<L: Leaves> Emitter<L> {
             other => {
                 let plain = self.leaves.plainly(other)?;
                 return match plain {
-                    // What was made plain is not asked about again.
+                    // A converted value is not converted again.
                     Value::Float(n) => {
                         self.number(|leaves, out| leaves.number(out, n));
                         Ok(())
@@ -195,7 +194,7 @@ impl<L: Leaves> Emitter<L> {
         Ok(())
     }
 
-    /// By the names that go-yaml gives to fields which have none for YAML.
+    /// Writes a struct; fields without a YAML name have their lower-case Go name, as in go-yaml.
     fn structure(&mut self, fields: Vec<Field>, around: &Nesting<'_>) -> Result<(), Unwritable> {
         let inside = around.inside_list()?;
         let outer = self.indent;
@@ -229,7 +228,7 @@ impl<L: Leaves> Emitter<L> {
         Ok(())
     }
 
-    /// Bytes that are no text.
+    /// Writes bytes that are not valid UTF-8.
     fn binary(&mut self, bytes: &[u8]) {
         self.space_unless(self.whitespace);
         self.push("!!binary");
@@ -244,7 +243,7 @@ impl<L: Leaves> Emitter<L> {
         self.indicator(brackets, true, false, false);
     }
 
-    /// Plain ASCII that needs no look.
+    /// Writes plain ASCII that needs no quoting.
     fn word(&mut self, word: &str) {
         self.number(|_, out| out.push_str(word));
     }
@@ -271,7 +270,7 @@ impl<L: Leaves> Emitter<L> {
         }
     }
 
-    /// Writes ASCII.
+    /// Writes ASCII text.
     fn push(&mut self, text: &str) {
         self.out.push_str(text);
         self.column += text.len();
@@ -288,7 +287,7 @@ impl<L: Leaves> Emitter<L> {
         self.indention = true;
     }
 
-    /// Goes to the indentation, on a new line unless this one has only come that far.
+    /// Moves to the current indentation, on a new line unless this line holds no more than that.
     fn start_line(&mut self) {
         let indent = self.indent.unwrap_or(0);
         if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
@@ -303,7 +302,7 @@ impl<L: Leaves> Emitter<L> {
     }
 }
 
-/// Broken after every 70 characters, as go-yaml breaks what it encodes; what fits on one line is left alone.
+/// Breaks base64 text after every 70 characters, as go-yaml does; text that fits on one line is unchanged.
 fn in_lines(base64: &str) -> String {
     const LINE: usize = 70;
     if base64.len() < LINE {

@@ -1,7 +1,7 @@
-//! The order of keys: as people sort them, `a2` before `a10`.
+//! Natural order of keys: `a2` before `a10`.
 //!
-//! The rule is go-yaml's. It is not an order in the strict sense (long runs of digits overflow), so that the sort here
-//! must not rely on one.
+//! The rule is that of go-yaml. It is not a strict weak ordering, because long runs of digits overflow, so the sort must not rely on
+//! one.
 
 use super::Dialect;
 use crate::go::letters::{is_digit, is_letter};
@@ -9,7 +9,7 @@ use crate::value::{Str, Value};
 
 type Entry = (Str, Value);
 
-/// The entries are in this order as they stand, which they mostly are.
+/// Whether the entries are already in natural order, which is the common case.
 pub(super) fn is_natural(entries: &[Entry], dialect: Dialect) -> bool {
     entries.windows(2).all(|pair| match pair {
         [a, b] => !less(&b.0, &a.0, dialect),
@@ -17,7 +17,7 @@ pub(super) fn is_natural(entries: &[Entry], dialect: Dialect) -> bool {
     })
 }
 
-/// Sorts by merging, which ends whatever the comparison says.
+/// Merge sort, which terminates for any comparison function.
 pub(super) fn natural(entries: &[Entry], dialect: Dialect) -> Vec<&Entry> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     let mut merged = Vec::with_capacity(sorted.len());
@@ -45,7 +45,7 @@ pub(super) fn natural(entries: &[Entry], dialect: Dialect) -> Vec<&Entry> {
 }
 
 fn less(a: &str, b: &str, dialect: Dialect) -> bool {
-    // All before the first difference is the same on both sides, and matters only where it ends in digits.
+    // The common prefix matters only for the digits at its end.
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let same = (0..=same).rev().find(|at| a.is_char_boundary(*at) && b.is_char_boundary(*at)).unwrap_or(0);
     let (before, a, b) = (&a[..same], &a[same..], &b[same..]);
@@ -60,14 +60,14 @@ fn less(a: &str, b: &str, dialect: Dialect) -> bool {
             return if after_a_digit { a_is } else { b_is };
         }
     }
-    // A zero inside a number weighs, one at its beginning does not.
+    // Zeros inside a number are significant, leading zeros are not.
     let inside = || before.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0');
     let start = i64::from((first_a == '0' || first_b == '0') && inside());
     let ((number_a, digits_a), (number_b, digits_b)) = (number(a, start), number(b, start));
     (number_a, digits_a, first_a) < (number_b, digits_b, first_b)
 }
 
-/// The number that a text begins with, and its count of digits.
+/// The number at the start of a text, and its number of digits.
 fn number(text: &str, start: i64) -> (i64, usize) {
     text.chars().take_while(|c| is_digit(*c)).fold((start, 0), |(number, count), digit| {
         let value = i64::from(u32::from(digit)) - i64::from(u32::from('0'));

@@ -1,11 +1,10 @@
-//! Which texts cannot stand without quotes because they would be read as something else: a number, a truth, a date.
+//! Detection of texts that need quotes, because as plain scalars they would decode as a number, boolean or date.
 
 use super::Dialect;
 use crate::yaml::resolve::{self, Meaning};
 use crate::yaml::timestamp::is_timestamp;
 
-/// A plain scalar of this text would be read as this text. go-yaml v3 no longer reads all that v2 reads as a truth, but
-/// still quotes it.
+/// Whether the text as a plain scalar decodes as a string. go-yaml v3 decodes fewer words as booleans than v2, but still quotes them.
 pub(super) fn reads_as_text(text: &str, dialect: Dialect) -> bool {
     if resolve::plain(text) != Meaning::Text {
         return false;
@@ -14,13 +13,13 @@ pub(super) fn reads_as_text(text: &str, dialect: Dialect) -> bool {
         || !(is_timestamp(text) || is_base60(text) || (dialect == Dialect::V3 && is_signed_octal(text)))
 }
 
-/// `0o-7`: go-yaml v3 cuts the prefix off and reads on, sign and all.
+/// Whether the text is a number like `0o-7`: go-yaml v3 removes the prefix and parses the rest with its sign.
 fn is_signed_octal(text: &str) -> bool {
     let plain = text.replace('_', "");
     plain.strip_prefix("0o").is_some_and(|digits| i64::from_str_radix(digits, 8).is_ok())
 }
 
-/// `1:30`, which YAML 1.1 reads as a number to the base of 60.
+/// Whether the text is a number in base 60 such as `1:30`, as YAML 1.1 defines.
 fn is_base60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');

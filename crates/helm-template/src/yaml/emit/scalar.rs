@@ -1,8 +1,9 @@
-//! Texts: which style they are written in, and how each style is written.
+//! Scalar styles: selection and output.
 
 use super::plain::reads_as_text;
 use super::{Dialect, Emitter, Leaves};
 
+/// The style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -12,7 +13,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// What would suit a text, before looking at whether it can.
+    /// The preferred style of a text, which the text may not allow.
     pub fn wanted(text: &str, dialect: Dialect) -> Self {
         if memchr::memchr(b'\n', text.as_bytes()).is_some() {
             Self::Literal
@@ -24,7 +25,7 @@ impl Style {
     }
 }
 
-/// What a text allows.
+/// The styles that a text allows.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub(super) struct Look {
@@ -34,7 +35,7 @@ pub(super) struct Look {
     block: bool,
 }
 
-/// What can stand anywhere in a plain scalar but at its beginning.
+/// Characters that are allowed in a plain scalar everywhere except at its start.
 const HARMLESS: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -101,7 +102,7 @@ impl Look {
         }
     }
 
-    /// The style that comes nearest to the one that is wanted.
+    /// The allowed style closest to the preferred one.
     fn style(self, wanted: Style, is_key: bool) -> Style {
         let style = match wanted {
             _ if is_key && self.multiline => Style::Double,
@@ -121,7 +122,7 @@ fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What need not be escaped. To go-yaml nothing beyond the first 65,536 characters is printable.
+/// Whether a character needs no escape. go-yaml treats everything beyond U+FFFF as not printable.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{FFFD}') && c != '\u{FEFF}'
 }
@@ -139,7 +140,7 @@ impl<L: Leaves> Emitter<L> {
         self.indent = outer;
     }
 
-    /// Writes a text that needs no folding, as it is; says whether it did.
+    /// Writes a text that needs no folding. Returns false, without writing, if it needs folding.
     fn fits(&mut self, text: &str, may_fold: bool) -> bool {
         let fits = !may_fold
             || self.column + text.len() <= L::DIALECT.width()
@@ -162,7 +163,7 @@ impl<L: Leaves> Emitter<L> {
 
     fn single(&mut self, text: &str, may_fold: bool) {
         self.indicator("'", true, false, false);
-        // 0xE2 may begin a line break beyond ASCII.
+        // 0xE2 may start a Unicode line break.
         let is_simple = memchr::memchr2(b'\'', 0xE2, text.as_bytes()).is_none();
         if !(is_simple && self.fits(text, may_fold)) {
             self.folded(text, may_fold, true);
@@ -171,8 +172,8 @@ impl<L: Leaves> Emitter<L> {
         self.indention = false;
     }
 
-    /// Plain or between single quotes: a single space beyond the width becomes a line break. The first and the last
-    /// character stay what they are between quotes.
+    /// Writes plain or single-quoted text, in which a single space beyond the width becomes a line break. The first and last character
+    /// between quotes are never folded.
     fn folded(&mut self, text: &str, may_fold: bool, quoted: bool) {
         let (mut after_space, mut after_break) = (false, false);
         for (at, c) in text.char_indices() {
@@ -214,7 +215,7 @@ impl<L: Leaves> Emitter<L> {
 
     fn double(&mut self, text: &str, may_fold: bool) {
         self.indicator("\"", true, false, false);
-        // go-yaml means to escape a byte order mark, and escapes all of a text that begins with one.
+        // go-yaml intends to escape a byte order mark, but escapes the whole text that starts with one.
         let escape_all = text.starts_with('\u{FEFF}');
         let mut after_space = false;
         for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! Values as the two go-yamls write them; every line was held against Helm 3.17.3 and 4.3.1.
+//! Encoding by both go-yaml versions. Every expectation was compared with Helm 3.17.3 and 4.3.1.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::nesting::Unwritable;
 use crate::value::{List, Map, Value};
 use crate::yaml::{parse, write_pretty, write_value};
 
-/// What the functions give: without the last newline, and nothing where there is an error.
+/// The results of both functions, without the trailing newline; empty on error.
 fn both(value: &Value) -> (String, String) {
     let plain = |text: String| text.strip_suffix('\n').map(str::to_owned).unwrap_or(text);
     (write_value(value).map(plain).unwrap_or_default(), write_pretty(value).map(plain).unwrap_or_default())
@@ -210,7 +210,7 @@ fn a_circle_is_refused_and_depth_has_its_end() {
 }
 
 fn any_data() -> impl Strategy<Value = Data> {
-    // Not with the line breaks beyond ASCII, which go-yaml does not write in a way that it reads.
+    // Excludes Unicode line breaks, which go-yaml does not encode in a form that it decodes.
     let text =
         prop_oneof!["[ab:#'\" \\-\n\t0.]{0,12}", "([a-z]{1,9} ){0,30}", "[^\u{85}\u{2028}\u{2029}]{0,12}",];
     let leaf = prop_oneof![

@@ -1,4 +1,4 @@
-//! Texts that are read, and what they are in JSON.
+//! Valid texts and their JSON form.
 
 use super::json;
 

@@ -1,4 +1,4 @@
-//! Heads of manifests.
+//! Manifest heads.
 
 use crate::profile::Profile;
 use crate::yaml::head;
@@ -48,7 +48,7 @@ const HEADS: &[(&str, Read<'_>)] = &[
     ("metadata:\n  annotations:\n    a: b\n    a: c\n", Ok("|||a=c")),
 ];
 
-/// What Helm 3 and Helm 4 say differently.
+/// Cases in which Helm 3 and Helm 4 differ.
 #[rustfmt::skip]
 const APART: &[(&str, Read<'_>, Read<'_>)] = &[
     ("x", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type util.SimpleHead")),

@@ -1,4 +1,4 @@
-//! What holds for every text.
+//! Properties that hold for every text.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::data::Data;
 use crate::profile::Profile;
 use crate::yaml::{self, Shape};
 
-/// Texts that look like YAML: pieces of its grammar in any order.
+/// Random sequences of YAML syntax elements.
 fn looks_like_yaml() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "a",

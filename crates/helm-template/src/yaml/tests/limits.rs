@@ -1,4 +1,4 @@
-//! Sizes, depths and pieces.
+//! Limits on size and nesting, and block-wise reading.
 
 use std::fmt::Write;
 
@@ -55,7 +55,7 @@ fn aliases_do_not_lead_deeper_than_brackets() {
         refused(&text).ends_with("exceeded max depth of 500")
             || refused(&text).ends_with("excessive aliasing")
     );
-    // Merged in reverse, the last is asked for first.
+    // Merge sources are processed in reverse, so the last is resolved first.
     let mut text = "<<: [{x: &a0 [x]}".to_owned();
     for level in 1..20_000 {
         write!(text, ", {{x: &a{level} [*a{}]}}", level - 1).unwrap();
@@ -85,7 +85,7 @@ fn a_bomb_of_aliases_is_refused() {
     }
 }
 
-/// The stream is read by 512 bytes, and what is refused in a piece comes before errors found in the piece before.
+/// The stream is read in blocks of 512 bytes. A rejected character in a block precedes syntax errors in the previous block.
 #[test]
 fn refused_characters_come_with_their_piece() {
     let with = |blanks: usize| json(&format!("a: b: c{}\u{1}", " ".repeat(blanks))).unwrap_err();
@@ -93,7 +93,7 @@ fn refused_characters_come_with_their_piece() {
     assert_eq!(with(504), control);
     assert_eq!(with(505), problem("yaml: mapping values are not allowed in this context"));
     assert_eq!(refused(&format!("{}\u{1}", "x".repeat(2000))), control);
-    // A character that is cut by the end of a piece belongs to the next.
+    // A character split by a block boundary belongs to the next block.
     assert_eq!(refused(&format!("{}é: b: c{}\u{1}", "x".repeat(511), " ".repeat(500))), control);
 }
 

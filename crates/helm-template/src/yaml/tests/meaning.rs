@@ -1,8 +1,8 @@
-//! What scalars mean, as values, as keys, and with tags.
+//! Resolution of scalars as values, as keys, and with tags.
 
 use super::{json, problem};
 
-/// As an item of a list, in JSON.
+/// List items and their JSON form.
 #[rustfmt::skip]
 const VALUES: &[(&str, &str)] = &[
     ("~", "null"), ("null", "null"), ("Null", "null"), ("NULL", "null"), ("nULL", "\"nULL\""),
@@ -47,7 +47,7 @@ const VALUES: &[(&str, &str)] = &[
     ("<<", "\"\\u003c\\u003c\""), ("=", "\"=\""), ("<<<", "\"\\u003c\\u003c\\u003c\""),
 ];
 
-/// As a key, where it is not the text itself.
+/// Keys whose JSON form differs from their text.
 #[rustfmt::skip]
 const KEYS: &[(&str, &str)] = &[
     ("y", "true"), ("Y", "true"), ("yes", "true"), ("Yes", "true"), ("YES", "true"), ("n", "false"),

@@ -1,4 +1,4 @@
-//! Reading, against what `sigs.k8s.io/yaml` 1.4.0 and 1.6.0 make of the same texts.
+//! Decoding, compared with `sigs.k8s.io/yaml` 1.4.0 and 1.6.0.
 
 mod accepted;
 mod head;
@@ -10,13 +10,13 @@ mod refused;
 use crate::json::{self, Style};
 use crate::yaml;
 
-/// A text in JSON, or its error.
+/// The decoded text as JSON, or the error.
 fn json(text: &str) -> Result<String, String> {
     let data = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?;
     Ok(json::write(&data, Style::Plain).unwrap())
 }
 
-/// An error as it reaches the user.
+/// An error as users see it.
 fn problem(text: &str) -> String {
     format!("error converting YAML to JSON: {text}")
 }

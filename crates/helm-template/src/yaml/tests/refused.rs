@@ -1,4 +1,4 @@
-//! Texts that are refused, and in which words.
+//! Invalid texts and their error messages.
 
 use super::{json, problem};
 use crate::yaml::{Shape, parse, parse_strict};
@@ -198,7 +198,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("a: \"\u{7}\"", "yaml: control characters are not allowed"),
 ];
 
-/// Not UTF-8.
+/// Invalid UTF-8.
 #[rustfmt::skip]
 const BYTES: &[(&[u8], &str)] = &[
     (b"\xFF", "yaml: invalid leading UTF-8 octet"),
@@ -223,7 +223,7 @@ const BYTES: &[(&[u8], &str)] = &[
     (b"\xFE", "yaml: invalid leading UTF-8 octet"),
 ];
 
-/// Read, but not strictly.
+/// Accepted by default, rejected by strict decoding.
 #[rustfmt::skip]
 const REPEATED: &[(&str, &str)] = &[
     ("x: &a {b: 1}\ny:\n  <<: *a\n  b: 2", "yaml: unmarshal errors:\n  line 4: key \"b\" already set in map"),
