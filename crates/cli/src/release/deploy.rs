@@ -1,4 +1,4 @@
-//! What `install` and `upgrade` have in common, on a platform and on a cluster.
+//! Arguments shared by `install` and `upgrade`, for platforms and clusters.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! Flags that several commands have, with Helm's words.
+//! Arguments shared by several commands, as in Helm.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// Whether more than hooks is waited for.
+    /// Whether more than hooks is awaited.
     pub fn waits(&self) -> bool {
         !matches!(self.wait.unwrap_or_default(), Wait::HookOnly) || self.wait_for_jobs.0
     }
@@ -81,7 +81,7 @@ pub struct WriteArgs {
     pub description: Option<String>,
 }
 
-/// [`Applying`], which has no default that clap could print.
+/// [`Applying`] with a default that clap can print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Apply(pub Applying);
 
@@ -144,7 +144,7 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Go's durations: `1h30m`, `0.5s`, `300ms`.
+/// Parses Go durations: `1h30m`, `0.5s`, `300ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = time::Duration::parse(text)?.0;
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
@@ -159,12 +159,12 @@ pub struct AdministratorArg {
 }
 
 impl AdministratorArg {
-    /// The value of the query `asAdministrator`.
+    /// Value of the query parameter `asAdministrator`.
     pub fn query(&self) -> Option<String> {
         self.as_administrator.0.then(|| "true".to_owned())
     }
 
-    /// Refuses the flag where there is no platform.
+    /// Refuses the flag for clusters.
     pub fn needs_platform(&self, command: &str) -> Result<(), Refusal> {
         if self.as_administrator.0 {
             Err(needs_platform(&format!("{command} --as-administrator")))

@@ -1,4 +1,4 @@
-//! `longshore list`: which releases there are.
+//! `longshore list`: lists releases.
 
 use std::collections::BTreeSet;
 
