@@ -1,7 +1,8 @@
-//! `kube`: the embedded Kubernetes API ([`server`] starts it, and Kubernetes' own beside it) under the work of [`load`],
-//! [`watch`] and [`rest`], by turns: one turn ours, one turn the peer's, several rounds, the median counts. The rows and
-//! their goals are the table [`rows::ROWS`]. [`client`] asks both servers, with the same [`objects`]; [`crate::process`] reads
-//! what they cost.
+//! `kube`: the embedded Kubernetes API against kube-apiserver.
+//!
+//! Both run in turns for several rounds; the median counts. Rows and goals are [`rows::ROWS`]. Modules: [`server`]
+//! starts the servers, [`load`], [`watch`] and [`rest`] are the workloads, [`client`] sends requests with the same
+//! [`objects`] to both, [`crate::process`] measures.
 
 mod rows;
 
