@@ -40,7 +40,7 @@ impl Server {
     /// addresses, through `X-Forwarded-For`.
     pub fn start(longshore: &Path, folder: &Path, args: &[&str]) -> Result<Self> {
         let log = folder.join("server.log");
-        fs::write(&log, "")?; // what an earlier one said
+        fs::write(&log, "")?; // truncates the log of an earlier run
         let mut command = Command::new(longshore);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).arg("--data").arg(folder.join("data"));
         command.env("LONGSHORE_SERVER_TRUSTED_PROXY", "true").env("LONGSHORE_LOGS_FORMAT", "json");

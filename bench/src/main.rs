@@ -46,7 +46,7 @@ enum Args {
     Index(helm::index::IndexArgs),
 }
 
-/// What every benchmark is told.
+/// Arguments of every benchmark.
 #[derive(clap::Args)]
 struct RunArgs {
     /// The program of ours, built with optimisations

@@ -33,7 +33,7 @@ pub async fn run(args: &HeldArgs) -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(&args.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = kube::Client::try_from(config)?;
-    client.apiserver_version().await?; // with a connection, as everybody has one
+    client.apiserver_version().await?; // opens a connection, which is not measured
     let without = resident()?;
     let fleet = Fleet::start(Clients::new(client), Arc::new(SystemClock), fleet::Settings::default()).await?;
     tokio::time::sleep(SETTLE).await;

@@ -10,7 +10,7 @@ use crate::node::Node;
 use crate::rows::{Members, PoolRow};
 use crate::seen::{Seen, seconds, time};
 
-/// A NodePool of any supported version from the API server.
+/// A `NodePool` of any supported version from the API server.
 pub(crate) type Told = Seen<NodePoolSpec, Option<NodePoolStatus>>;
 
 /// A cached pool. There are few, so the complete spec is kept.

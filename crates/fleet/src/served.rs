@@ -1,4 +1,4 @@
-//! Watch of the NodePool CRD: whether the cluster has it, in which version, and whether the platform manages its
+//! Watch of the `NodePool` CRD: whether the cluster has it, in which version, and whether the platform manages its
 //! objects.
 //!
 //! The kind is OpenYurt's. Where it is missing, the platform installs its own CRD with an annotation. If OpenYurt or

@@ -37,7 +37,7 @@ const LARGEST_HEAD: usize = 64 << 10;
 pub struct Patience {
     /// Until the response head arrives: DNS, connect, TLS and the first response line.
     pub first_word: Duration,
-    /// Between two chunks of the body.
+    /// For the next bytes of the body.
     pub pause: Duration,
     /// For the whole fetch, including redirects.
     pub whole: Duration,

@@ -16,7 +16,7 @@ use crate::project::{Project, run, spoken};
 
 const EMAIL: &str = "demo@example.com";
 
-/// What the one who starts the server says to the one who reads what it prints.
+/// Arguments of the process that reads the output of the server.
 #[derive(Args)]
 pub struct DemoArgs {
     program: PathBuf,

@@ -152,7 +152,7 @@ pub fn of_service(service: &Value) -> Amounts {
     ])
 }
 
-/// Usage of a PersistentVolumeClaim, in total and per storage class.
+/// Usage of a `PersistentVolumeClaim`, in total and per storage class.
 pub fn of_claim(claim: &Value) -> Amounts {
     const CLAIMS: &str = "persistentvolumeclaims";
     let mut usage = Amounts::from([(CLAIMS.to_owned(), count(1))]);
