@@ -10,7 +10,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-/// Which Helm is followed.
+/// The Helm version to follow.
 #[derive(Clone, Debug, Args)]
 pub struct HelmArg {
     /// Follow Helm 3.17 or Helm 4.3
@@ -54,7 +54,7 @@ impl TypedValueParser for BoolWords {
     }
 }
 
-/// What the user says of values.
+/// Values given on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ValuesArgs {
     /// Values in a YAML file; `-` is standard input

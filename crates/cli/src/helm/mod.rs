@@ -41,7 +41,7 @@ pub const COMMANDS: &[&str] = &[
     "values",
 ];
 
-/// What can be asked of charts.
+/// Commands for charts.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Render a chart as Helm does, without a cluster

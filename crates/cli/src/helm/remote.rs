@@ -21,7 +21,7 @@ use super::flags::{Switch, switch, text_of_file};
 use super::repositories::{Places, PlacesArgs};
 use crate::platform::secret::Secret;
 
-/// How one is let in.
+/// Credentials and trusted certificates of a repository or registry.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LoginArgs {
     /// The user name at the repository or registry
@@ -47,7 +47,7 @@ pub struct LoginArgs {
     pub pass_credentials: Switch,
 }
 
-/// Which chart, and where from.
+/// Version and source of a chart.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArgs {
     /// The version of the chart, or a range; the newest without

@@ -19,7 +19,7 @@ use super::remote::access;
 use crate::platform::contexts::write_private;
 use crate::platform::secret::Secret;
 
-/// Where both are.
+/// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacesArgs {
     /// The file with the names of repositories [default: `repositories.yaml` in the user's folder of settings]

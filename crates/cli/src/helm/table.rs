@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use helm_template::{json, yaml};
 use serde::Serialize;
 
-/// As what a list is printed.
+/// Output format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     Table,

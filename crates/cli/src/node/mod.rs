@@ -41,7 +41,7 @@ pub enum Command {
     Reset(ResetArgs),
 }
 
-/// Says who the machine is to be, and how the cluster and it know each other.
+/// Identity of the node, and how it and the cluster authenticate each other.
 #[derive(Clone, Debug, Args)]
 pub struct JoinArgs {
     /// Address of the cluster's Kubernetes API
@@ -145,7 +145,7 @@ pub async fn run(command: &Command) -> Result<(), Failure> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
         text
     })
 }

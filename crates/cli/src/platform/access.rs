@@ -13,7 +13,7 @@ use super::address::Address;
 use super::contexts::{Context, Contexts};
 use super::secret::Secret;
 
-/// Flags of every command that talks to a platform.
+/// Arguments of every command that sends requests to a platform.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which platform")]
 pub struct Target {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Failure;
 
-/// How to print what the platform answers.
+/// Output format of a response.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
     /// As what to print it: all there is, only `kind/name`, or a table with more columns

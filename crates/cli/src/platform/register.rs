@@ -19,7 +19,7 @@ pub struct RegisterArgs {
     pub target: Target,
 }
 
-/// What an account begins with.
+/// Fields of a new account.
 #[derive(Debug, Args)]
 pub struct PersonArgs {
     /// E-mail address

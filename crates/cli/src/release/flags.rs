@@ -12,7 +12,7 @@ use super::place::needs_platform;
 use crate::helm::Refusal;
 use crate::helm::flags::{Switch, switch};
 
-/// How a result is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     #[default]
@@ -28,7 +28,7 @@ pub struct OutputArg {
     pub output: Format,
 }
 
-/// What is waited for.
+/// Wait options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WaitArgs {
     /// Wait until everything is ready, as Helm 4 judges (watcher) or as Helm 3 does (legacy); without it for hooks only
@@ -58,7 +58,7 @@ fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-/// How objects are written.
+/// Write options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WriteArgs {
     /// Say what would be done: `client` without asking the cluster, `server` with its judgement
@@ -124,7 +124,7 @@ impl WriteArgs {
     }
 }
 
-/// `key=value` pairs.
+/// Labels of a release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LabelsArg {
     /// Labels on the record
@@ -150,7 +150,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
 }
 
-/// Whose rights count for objects that the release may not write.
+/// Whether to use administrator permissions for objects that the release may not write.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AdministratorArg {
     /// Use your rights as an administrator of the platform for what the release itself may not write or remove, this one time; on a platform only

@@ -56,7 +56,7 @@ pub enum What {
     },
 }
 
-/// Which one.
+/// A release and its revision.
 #[derive(Clone, Debug, Args)]
 pub struct Revision {
     /// The release

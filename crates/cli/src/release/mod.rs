@@ -68,7 +68,7 @@ pub const COMMANDS: &[&str] = &[
     "logs",
 ];
 
-/// What can be done with releases.
+/// Commands for releases.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Install a chart as a release

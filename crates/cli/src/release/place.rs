@@ -15,7 +15,7 @@ const KUBECONFIG: &str = "LONGSHORE_KUBE_KUBECONFIG";
 /// Default namespace.
 const NAMESPACE: &str = "LONGSHORE_NAMESPACE";
 
-/// Which platform or cluster, and where in it.
+/// Platform or cluster, and namespace.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlaceArgs {
     /// The namespace of the release [default: `LONGSHORE_NAMESPACE`, else your own; on a cluster that of the kubeconfig]

@@ -40,7 +40,7 @@ pub struct UpgradeArgs {
     pub place: PlaceArgs,
 }
 
-/// What becomes of the values of the release as it stands.
+/// Policy for the previous values of the release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OldValuesArgs {
     /// Forget the values of the release
