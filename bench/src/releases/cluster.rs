@@ -177,7 +177,7 @@ pub fn writes_in(metrics: &str) -> BTreeMap<String, u64> {
     writes
 }
 
-/// Requests without a resource, such as discovery, from the embedded server's metrics.
+/// Requests without a resource, such as discovery, from Longshore's metrics.
 pub fn others_in(metrics: &str) -> u64 {
     requests_in(metrics).filter(|(line, _)| label(line, "verb") == "other").map(|(_, count)| count).sum()
 }

@@ -1,8 +1,8 @@
-//! `longshore node reset`: leaves the cluster: removes what the node may remove, deletes its key and reports what
-//! remains.
+//! `longshore node reset`: leaves the cluster. Deletes the Node and Lease as far as permitted, deletes the key, and
+//! reports what remains.
 //!
-//! Kubernetes does not allow a node to delete itself. The command therefore sets the Node not ready and deletes its
-//! Lease.
+//! Kubernetes may refuse that a node deletes itself. The command then sets the Node not ready and annotates it as
+//! leaving. It deletes the Lease in any case.
 
 use domain::clock::{Clock, SystemClock};
 use k8s_openapi::api::coordination::v1::Lease;

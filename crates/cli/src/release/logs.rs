@@ -1,6 +1,6 @@
 //! `longshore logs`: logs of a release's containers.
 //!
-//! Lines are prefixed with `[pod/container]` if several containers are printed or followed.
+//! Lines are prefixed with `[pod/container]` when following, or if several containers are printed.
 
 use std::io::{self, Write as _};
 use std::time::Duration;

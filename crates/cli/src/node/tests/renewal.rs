@@ -19,7 +19,7 @@ fn a_certificate_is_renewed_in_good_time_and_not_by_all_at_once() {
         ("0000aaaa", "2026-01-08T00:00:00Z"), // seven tenths
         ("0064aaaa", "2026-01-09T00:00:00Z"), // 100 thousandths later
         ("00c8aaaa", "2026-01-10T00:00:00Z"), // 200
-        ("00c9aaaa", "2026-01-08T00:00:00Z"), // and round again
+        ("00c9aaaa", "2026-01-08T00:00:00Z"), // wraps around
         ("", "2026-01-08T00:00:00Z"),
         ("é", "2026-01-08T00:00:00Z"),
     ] {
