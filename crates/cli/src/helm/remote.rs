@@ -246,7 +246,7 @@ fn file_name(address: &Address, fetched: &Fetched) -> String {
     if plain { last.to_owned() } else { format!("{}-{}.tgz", fetched.name(), fetched.version()) }
 }
 
-/// Downloads the index of a repository.
+/// Downloads the index of a repository. Returns its text and the parsed index.
 pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
     wait(repository::download(&client(), repository, profile, &Work::unbounded()))?
         .map_err(|error| error.to_string())

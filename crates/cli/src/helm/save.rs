@@ -60,7 +60,7 @@ pub fn save(chart: &mut Chart, folder: &Path, profile: Profile, made: Made) -> R
     Ok(file)
 }
 
-/// Sets the time in lock files, which they contain too.
+/// Sets the generation time in the lock files of a chart and its subcharts.
 fn stamp(chart: &mut Chart, when: &str) {
     if let Some(lock) = &mut chart.lock {
         lock.generated = when.into();

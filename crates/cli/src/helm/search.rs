@@ -72,7 +72,7 @@ struct Row {
     description: String,
 }
 
-/// A chart version, with the position of the match in its description: earlier is better.
+/// A matching chart version. `score` is the index of the part that matches; lower is better.
 struct Found {
     score: usize,
     name: String,
@@ -181,7 +181,7 @@ fn look(repo: &str, index: &Index, words: &Words, profile: Profile, found: &mut 
     }
 }
 
-/// Position of the match in the chart's name, repository, description and keywords.
+/// Index of the first part that matches: name, name with repository, description, keywords.
 fn score(repo: &str, entry: &ChartVersion, words: &Words) -> Option<usize> {
     const BETWEEN: char = '\u{b}';
     let metadata = &entry.metadata;
