@@ -1,8 +1,13 @@
 //! `kube`: the embedded Kubernetes API against kube-apiserver.
 //!
-//! Both run in turns for several rounds; the median counts. Rows and goals are [`rows::ROWS`]. Modules: [`server`]
-//! starts the servers, [`load`], [`watch`] and [`rest`] are the workloads, [`client`] sends requests with the same
-//! [`objects`] to both, [`crate::process`] measures.
+//! Both run in turns for several rounds; the median counts. Rows and goals are [`rows::ROWS`].
+//!
+//! Modules:
+//! - [`server`]: the two servers
+//! - [`load`], [`watch`], [`rest`]: workloads
+//! - [`client`], [`objects`]: requests, the same for both servers
+//!
+//! [`crate::process`] measures CPU time and memory.
 
 mod rows;
 

@@ -20,7 +20,7 @@ const WATCHERS: usize = 1_000;
 /// Number of sequential changes per turn.
 const CHANGES: usize = 10;
 const WATCHERS_IN_MEMORY: usize = 100;
-/// kube-apiserver's default limit of streams per connection.
+/// kube-apiserver's limit of streams per connection.
 pub const SHARING: usize = 100;
 /// Time for memory used by creates and connections to be freed.
 const SETTLE: Duration = Duration::from_secs(5);
