@@ -1,4 +1,4 @@
-//! A server, and people at its door.
+//! A Longshore server and a client of its API.
 
 use std::fs;
 use std::path::Path;
@@ -18,17 +18,17 @@ use serde_json::{Value, json};
 
 use crate::process::Process;
 
-/// How often is looked whether a server is ready.
+/// Poll interval of a server's readiness.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A running server. Dropped, it is killed.
+/// A running server, killed on drop.
 pub struct Server {
     process: Process,
     url: String,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// Somebody who has registered.
+/// A registered user.
 #[derive(Clone)]
 pub struct Person {
     pub id: String,
@@ -36,11 +36,11 @@ pub struct Person {
 }
 
 impl Server {
-    /// Starts `longshore serve` with these arguments, and returns when it is ready. It takes each person for one from another
-    /// address, as they would be.
+    /// Starts `longshore serve` with these arguments and returns when it is ready. Users appear to have different
+    /// addresses, through `X-Forwarded-For`.
     pub fn start(longshore: &Path, folder: &Path, args: &[&str]) -> Result<Self> {
         let log = folder.join("server.log");
-        fs::write(&log, "")?; // what an earlier one said
+        fs::write(&log, "")?; // truncates the log of an earlier run
         let mut command = Command::new(longshore);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args).arg("--data").arg(folder.join("data"));
         command.env("LONGSHORE_SERVER_TRUSTED_PROXY", "true").env("LONGSHORE_LOGS_FORMAT", "json");
@@ -57,27 +57,27 @@ impl Server {
         Ok(Self { process, url, client: Client::builder(TokioExecutor::new()).build_http() })
     }
 
-    /// Memory that is resident, in MiB.
+    /// Resident memory, in MiB.
     pub fn resident(&self) -> Result<f64> {
         Ok(self.process.resident()? as f64 / f64::from(1 << 20))
     }
 
-    /// The most that was ever resident, in MiB.
+    /// Peak resident memory, in MiB.
     pub fn peak(&self) -> Result<f64> {
         Ok(self.process.peak()? as f64 / f64::from(1 << 20))
     }
 
-    /// Processor time that it has used.
+    /// CPU time.
     pub fn cpu(&self) -> Result<Duration> {
         self.process.cpu()
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Stops the server and waits for its end.
     pub fn stop(self) -> Result<()> {
         self.process.stop()
     }
 
-    /// Registers, and returns when the namespace is ready.
+    /// Registers a user and waits until its namespace is ready.
     pub async fn register(&self, number: usize) -> Result<Person> {
         let body = json!({
             "email": format!("p{number}@example.com"), "phone": format!("1{number:010}"), "organization": "Acme",
@@ -90,7 +90,7 @@ impl Server {
         Ok(Person { id: text("id")?, token: text("token")? })
     }
 
-    /// The first administrator, whose password a server that was just started has told, with a token.
+    /// The first administrator with a token, by the password that the server printed at its first start.
     pub async fn administrator(&self, folder: &Path) -> Result<Person> {
         let said = fs::read_to_string(folder.join("server.log"))?;
         let password = said.lines().find_map(|line| line.strip_prefix("admin password "));
@@ -114,7 +114,7 @@ impl Server {
         Ok(Person { id: session["user"]["id"].as_str().unwrap_or_default().to_owned(), token })
     }
 
-    /// What is at a path, all of it.
+    /// GET of a path, with the complete body.
     pub async fn get(&self, who: &Person, path: &str) -> Result<Bytes> {
         let request = Request::get(format!("{}{path}", self.url));
         let request =
@@ -128,7 +128,7 @@ impl Server {
         Ok(bytes)
     }
 
-    /// A request below `/api/longshore/v1`, which must be answered with `code`.
+    /// Request below `/api/longshore/v1` that must return `code`.
     pub async fn call(
         &self,
         who: Option<&Person>,
@@ -145,7 +145,7 @@ impl Server {
         Ok(if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? })
     }
 
-    /// A request below `/api/longshore/v1`, and what came back.
+    /// Request below `/api/longshore/v1`.
     pub async fn send(
         &self,
         who: Option<&Person>,
@@ -169,7 +169,7 @@ impl Server {
         Ok((status, answer.into_body().collect().await?.to_bytes()))
     }
 
-    /// What it counts, as Prometheus reads it.
+    /// Metrics in Prometheus' text format.
     pub async fn metrics(&self) -> Result<String> {
         let request = Request::builder().uri(format!("{}/metrics", self.url)).body(Full::default())?;
         let answer = self.client.request(request).await?;

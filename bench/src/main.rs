@@ -1,5 +1,5 @@
-//! Benchmarks of Longshore beside its peers, started by `cargo xtask bench`: one module for each, [`process`] for
-//! the servers that they start, [`door`] for people who ask ours, and [`report`] for what they find.
+//! Benchmarks of Longshore against other programs, started by `cargo xtask bench`. Each has a module; [`process`] runs
+//! servers, [`door`] is the platform's client, and [`report`] prints results.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::RangedU64ValueParser;
 
-/// The one of the program that is measured: what is measured inside this one must not have another.
+/// The same allocator as the measured program, for measurements inside this process.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -46,7 +46,7 @@ enum Args {
     Index(helm::index::IndexArgs),
 }
 
-/// What every benchmark is told.
+/// Arguments of every benchmark.
 #[derive(clap::Args)]
 struct RunArgs {
     /// The program of ours, built with optimisations

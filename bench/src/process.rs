@@ -1,4 +1,4 @@
-//! Server processes: started, looked at through `/proc`, stopped.
+//! Server processes: start, measurements from `/proc`, stop.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What the kernel counts CPU time in for user space, on every machine that Linux runs on today.
+/// The kernel's CPU time unit for user space, on every current Linux machine.
 const TICKS_A_SECOND: u32 = 100;
-/// How long a server may take to end by itself.
+/// Timeout of a graceful stop.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// A running server process. Dropped, it is killed.
+/// A running server process, killed on drop.
 pub struct Process {
     child: Child,
     name: String,
 }
 
 impl Process {
-    /// Starts it; everything that it says goes into `log`.
+    /// Starts the process with its output in `log`.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> Result<Self> {
         let file = File::options().create(true).append(true).open(log);
         let file = file.with_context(|| format!("cannot write {}", log.display()))?;
@@ -28,7 +28,7 @@ impl Process {
         Ok(Self { child, name: name.to_owned() })
     }
 
-    /// An error if it is gone: whoever waits for it would wait for ever.
+    /// Fails if the process has ended, so that no caller waits for it forever.
     pub fn still_runs(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("{} ended: {status}", self.name),
@@ -36,25 +36,25 @@ impl Process {
         }
     }
 
-    /// Processor time that all its threads have used, those that are gone included.
+    /// CPU time of all its threads, including ended ones.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = fs::read_to_string(self.proc("stat"))?;
         cpu_in(&stat).with_context(|| format!("cannot read the CPU time of {}", self.name))
     }
 
-    /// Memory that is resident, in bytes.
+    /// Resident memory, in bytes.
     pub fn resident(&self) -> Result<u64> {
         let status = fs::read_to_string(self.proc("status"))?;
         kept_in(&status, "VmRSS:").with_context(|| format!("cannot read the memory of {}", self.name))
     }
 
-    /// The most that was ever resident, in bytes.
+    /// Peak resident memory, in bytes.
     pub fn peak(&self) -> Result<u64> {
         let status = fs::read_to_string(self.proc("status"))?;
         kept_in(&status, "VmHWM:").with_context(|| format!("cannot read the memory of {}", self.name))
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits for the end.
     pub fn stop(mut self) -> Result<()> {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         if !asked.success() {
@@ -77,13 +77,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The name, in parentheses, may itself hold spaces and parentheses; utime and stime are the 12th and 13th field after it.
+/// The name in parentheses may contain spaces and parentheses; utime and stime are the 12th and 13th field after it.
 fn cpu_in(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();

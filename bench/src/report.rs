@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! Results as a table and as JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,18 +8,18 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What counts as good enough.
+/// Goal of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
-    /// So many times less than the peer.
+    /// At least this many times less than the peer.
     Times(f64),
-    /// No more than this, whatever the peer needs.
+    /// At most this, independent of the peer.
     AtMost(f64),
-    /// Told for its own sake.
+    /// No goal.
     Nothing,
 }
 
-/// What the figures of a row are.
+/// Unit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// Microseconds of server CPU for one request.
@@ -35,20 +35,20 @@ pub enum Unit {
     Kilobytes,
     #[serde(rename = "%")]
     Percent,
-    /// So many of what the row names.
+    /// A count of the row's subject.
     #[serde(rename = "")]
     Count,
 }
 
-/// One turn on one server.
+/// Result of one turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub value: f64,
-    /// Microseconds for one request as the clients saw it, all of them together.
+    /// Microseconds per request as measured by the clients.
     pub wall: Option<f64>,
 }
 
-/// The figures of one server: the medians of its turns.
+/// Result of one side: the median of its turns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     pub median: f64,
@@ -58,7 +58,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// `None` without any turn.
+    /// `None` without turns.
     pub fn of(samples: &[Sample]) -> Option<Self> {
         let turns: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
         let walls: Vec<f64> = samples.iter().filter_map(|sample| sample.wall).collect();
@@ -66,7 +66,7 @@ impl Figures {
     }
 }
 
-/// One line of the table.
+/// A row of the table with results.
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: &'static str,
@@ -75,27 +75,27 @@ pub struct Line {
     pub goal: Goal,
     pub ours: Figures,
     pub peer: Option<Figures>,
-    /// A second peer, which no goal is about.
+    /// A second peer, for which there is no goal.
     pub other: Option<Figures>,
 }
 
-/// What came of the rows that were asked for.
+/// Results of the requested rows.
 pub struct Measured {
     pub lines: Vec<Line>,
-    /// Rows that could not be measured, and why: the others count all the same.
+    /// Rows that failed, with the error. The other rows are still reported.
     pub failed: Vec<String>,
 }
 
-/// A column of the table: its head, and what a line says in it.
+/// A column: title and cell text.
 pub type Column = (&'static str, fn(&Line) -> String);
 
 impl Line {
-    /// How many times less ours is.
+    /// How many times less Longshore needs than the peer.
     pub fn ratio(&self) -> Option<f64> {
         self.peer.as_ref().map(|peer| peer.median / self.ours.median)
     }
 
-    /// `None` where the goal is about a peer that was not measured, or there is no goal.
+    /// `None` without a goal, or without the peer that it refers to.
     pub fn met(&self) -> Option<bool> {
         match self.goal {
             Goal::Times(times) => self.ratio().map(|ratio| ratio >= times),
@@ -163,7 +163,7 @@ fn wall(figures: Option<&Figures>) -> String {
     figures.and_then(|figures| figures.wall_micros).map_or_else(String::new, duration)
 }
 
-/// Prints the table and writes the document; an error names what could not be measured.
+/// Prints the table and writes the JSON file. Fails if rows could not be measured.
 pub fn publish(
     name: &str,
     measured: &Measured,
@@ -191,7 +191,7 @@ fn machine() -> Result<String> {
     Ok(format!("{cores} cores, {:.0} GiB of memory", kilobytes / f64::from(1 << 20)))
 }
 
-/// The table, as Markdown that also reads well in a terminal.
+/// The table as Markdown, aligned for a terminal.
 fn table(lines: &[Line], columns: &[Column]) -> String {
     let head = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
     let cells = lines.iter().map(|line| columns.iter().map(|(_, cell)| cell(line)).collect());

@@ -1,8 +1,8 @@
-//! `cargo xtask bench NAME`: measures one thing beside its peer.
+//! `cargo xtask bench NAME`: measures Longshore against a peer program.
 //!
-//! A benchmark prints its work, our figure, the peer's, their ratio, the goal and whether it is met, and writes the
-//! same to `target/bench/NAME.json`. A missed goal is a result, not a failure. The measuring itself is done by the
-//! program `bench`, which is built with optimisations here and nowhere else.
+//! A benchmark prints the workload, both figures, their ratio, the goal and whether it is met, and writes the same to
+//! `target/bench/NAME.json`. A missed goal is a result, not a failure. The program `bench` measures; it is built with
+//! optimisations here.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::parity;
 use crate::project::{Project, run};
 use crate::tools;
 
-/// Every benchmark: its name, and what it measures.
+/// Every benchmark: name and description.
 const BENCHMARKS: &[(&str, &str)] = &[
     ("kube", "the embedded Kubernetes API beside etcd and kube-apiserver"),
     ("helm", "the Helm engine beside Helm 4 and Helm 3"),
@@ -80,7 +80,7 @@ fn helm(project: &Project, args: &BenchArgs) -> Result<()> {
 
 fn releases(project: &Project, args: &BenchArgs) -> Result<()> {
     let mut bench = measuring(project, args, "releases")?;
-    // It lasts no longer than we do.
+    // The cluster stops with this process.
     let cluster = match tools::control_plane(project) {
         Ok(plane) => Some(Held::start(&plane, &project.target().join("bench/devcluster"), false)?),
         Err(error) => {
@@ -105,7 +105,7 @@ fn helm_4(project: &Project) -> Result<PathBuf> {
     Ok(helm.context("there is no helm 4.3.1")?.path)
 }
 
-/// The program that measures, with what every benchmark wants to know; all is built first.
+/// Builds everything and returns the `bench` command with the arguments that every benchmark needs.
 fn measuring(project: &Project, args: &BenchArgs, name: &str) -> Result<Command> {
     let longshore = project.build_longshore(true)?;
     run(&mut project.cargo(["build", "--package", "bench", "--release"]))?;

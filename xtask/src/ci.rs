@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: everything about a change that needs no test to be run.
+//! `cargo xtask ci`: all checks that run no tests.
 
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
-//! `cargo xtask codegen`: writes the generated files anew.
+//! `cargo xtask codegen`: regenerates the generated files.
 //!
-//! What is generated is committed, so that building needs no Go. The stamp beside it tells `tidy` when the
-//! generator or one of its files changed without the other.
+//! Generated files are committed, so that a build needs no Go. The stamp beside them lets `tidy` detect that the
+//! generator or one of its outputs changed without the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use crate::project::{Project, run};
 use crate::stamp;
 
-/// The program that writes [`TABLES`]; its `go.mod` pins everything it reads.
+/// The generator of [`TABLES`]. Its `go.mod` pins its inputs.
 const GENERATOR: &str = "tools/kube-schema";
 const TABLES: &str = "crates/kube-embedded/data";
-/// In [`TABLES`]: what the tables were made from, and what they were.
+/// File in [`TABLES`] with the hashes of the generator and of the tables.
 const STAMP: &str = "SOURCES";
 
 pub fn codegen(project: &Project) -> Result<()> {
@@ -25,7 +25,7 @@ pub fn codegen(project: &Project) -> Result<()> {
     fs::write(&path, stamp).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What the stamp should say now.
+/// Computes the stamp of the current files.
 pub fn current_stamp(project: &Project) -> Result<String> {
     let mut files = stamp::files_below(&project.root, GENERATOR)?;
     let tables = stamp::files_below(&project.root, TABLES)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask devcluster`: a real Kubernetes on this machine, and the same for as long as a test runs.
+//! `cargo xtask devcluster`: a real Kubernetes on this machine, also used by tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -47,14 +47,14 @@ pub fn devcluster(project: &Project, command: &DevclusterCommand) -> Result<()> 
     }
 }
 
-/// A cluster that lasts no longer than we do, however we end: the program stops it when its input is closed.
+/// A cluster that stops when this process ends in any way: the program stops it when its stdin is closed.
 pub struct Held {
     child: Child,
     pub kubeconfig: PathBuf,
 }
 
 impl Held {
-    /// A fresh one in this folder; returns when it is ready.
+    /// Starts a new cluster in `folder` and returns when it is ready.
     pub fn start(plane: &ControlPlane, folder: &Path, bare: bool) -> Result<Self> {
         run(Command::new(&plane.devcluster).arg("down").arg("--dir").arg(folder))?;
         let mut program = Command::new(&plane.devcluster);
@@ -83,7 +83,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It says itself what went wrong, and nothing is left to be done about it.
+        // The program prints its own errors, and there is nothing left to do about them.
         let _ = self.child.wait();
     }
 }

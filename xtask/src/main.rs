@@ -1,9 +1,10 @@
-//! The project's own commands: `cargo xtask <command>`.
+//! `cargo xtask <command>`: development commands of the project.
 //!
-//! Modules in reading order: what a newcomer types ([`up`], [`test`]), what `test --real` adds ([`tools`],
-//! [`devcluster`], [`parity`]), what a maintainer types ([`bench`], [`codegen`],
-//! [`same_code`], [`tidy`], [`ci`]), and what they share
-//! ([`project`], [`stamp`]).
+//! Modules:
+//! - [`up`], [`test`]: run the platform, run its tests
+//! - [`tools`], [`devcluster`], [`parity`]: external programs for `test --real`
+//! - [`bench`], [`codegen`], [`same_code`], [`tidy`], [`ci`]: maintenance
+//! - [`project`], [`stamp`]: shared helpers
 #![expect(clippy::print_stdout, reason = "these are commands, and this is their output")]
 
 mod up;

@@ -1,7 +1,7 @@
-//! The recorded answers of a real Kubernetes, asked again: of a fresh `longshore serve`, and of a fresh real cluster,
-//! which shows that what is asked can be answered.
+//! Compares recorded responses of a real Kubernetes with those of a new `longshore serve`, and with those of a new real
+//! cluster, which proves that the recordings are reproducible.
 //!
-//! The recordings and the program that replays them live outside the project, at `LONGSHORE_CORPUS`.
+//! The recordings and the program that replays them are outside the project, at `LONGSHORE_CORPUS`.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,8 +16,8 @@ use crate::devcluster::Held;
 use crate::project::{Project, in_ci, output};
 use crate::tools::{ControlPlane, Helm};
 
-/// Answers in which the embedded cluster differs from Kubernetes, with the cause. Any other difference is a failure, and so is
-/// a row whose answer has become equal.
+/// Steps in which the embedded cluster differs from Kubernetes, with the cause. Any other difference is a failure, and
+/// so is a listed step whose response has become equal.
 #[rustfmt::skip]
 const EXPECTED_DIFFERENCES: &[(&str, &str)] = &[
     ("auth/reviews/01 the administrator may", ADMINISTRATOR),
@@ -29,13 +29,13 @@ const ADMINISTRATOR: &str =
     "recorded as a member of system:masters; replayed as a ServiceAccount that RBAC allows everything";
 const WEBHOOKS: &str = "the embedded cluster stores webhooks without calling them, and warns";
 
-/// The programs that the recorded command lines call.
+/// Programs that the recorded command lines call.
 pub struct Programs<'a> {
     pub plane: &'a ControlPlane,
     pub helms: &'a [Helm],
 }
 
-/// The folder with the recordings; without it, a line says so, but on a build machine it is a failure.
+/// Returns the folder of recordings. If it is missing, the comparison is reported as skipped; in CI it is an error.
 pub fn corpus() -> Result<Option<PathBuf>> {
     let corpus = env::var_os("LONGSHORE_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir());
     if corpus.is_none() {
@@ -47,7 +47,7 @@ pub fn corpus() -> Result<Option<PathBuf>> {
     Ok(corpus)
 }
 
-/// Replays the recordings against a fresh `longshore serve`; returns one line for the summary.
+/// Replays the recordings against a new `longshore serve`. Returns one line for the summary.
 pub fn replay(project: &Project, longshore: &Path, corpus: &Path, programs: &Programs) -> Result<String> {
     let server = Server::start(project, longshore)?;
     let token = server.administrator_token(&programs.plane.kubectl)?;
@@ -65,7 +65,8 @@ pub fn replay(project: &Project, longshore: &Path, corpus: &Path, programs: &Pro
     ))
 }
 
-/// Replays the recordings against a fresh real cluster, of which every answer must be equal; returns one line for the summary.
+/// Replays the recordings against a new real cluster, where every response must be equal. Returns one line for the
+/// summary.
 pub fn control(project: &Project, corpus: &Path, programs: &Programs) -> Result<String> {
     let cluster = Held::start(programs.plane, &project.target().join("devcluster-bare"), true)?;
     let access = ["--kubeconfig".into(), cluster.kubeconfig.clone().into_os_string()];
@@ -77,7 +78,7 @@ pub fn control(project: &Project, corpus: &Path, programs: &Programs) -> Result<
     Ok(format!("recordings, devcluster --bare: {} answers equal to Kubernetes 1.36.3", verdicts.len()))
 }
 
-/// Whether one recorded answer was given again.
+/// Result of comparing one recorded response.
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     /// `area/scenario/step`
@@ -85,7 +86,7 @@ struct Verdict {
     is_equal: bool,
 }
 
-/// Differences that are not expected, and expected ones that are gone.
+/// Returns differences that are not expected, and expected ones that no longer occur.
 fn unexpected(verdicts: &[Verdict], expected: &[(&str, &str)]) -> Vec<String> {
     let differs = |step: &str| verdicts.iter().any(|verdict| verdict.step == step && !verdict.is_equal);
     let new = verdicts.iter().filter(|verdict| !verdict.is_equal).filter_map(|verdict| {
@@ -97,7 +98,7 @@ fn unexpected(verdicts: &[Verdict], expected: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// Replays every area and returns the verdict on each answer. What the tool prints is beside its list, in the build folder.
+/// Replays every area and returns the verdicts. The tool's output is stored beside its list, in the target folder.
 fn ask(
     project: &Project,
     name: &str,
@@ -117,7 +118,7 @@ fn ask(
         let helm = programs.helms.iter().find(|helm| helm.version == version);
         tool.arg(flag).arg(&helm.with_context(|| format!("there is no helm {version}"))?.path);
     }
-    // It exits with 1 as soon as one answer differs: the list decides, not the status.
+    // The tool exits with 1 if any response differs. The list decides, not the status.
     let status = tool.stdout(fs::File::create(&log)?).status();
     let status = status.with_context(|| format!("cannot start kube-parity in {}", corpus.display()))?;
     let text = fs::read_to_string(&list).with_context(|| {
@@ -130,7 +131,7 @@ fn ask(
     Ok(verdicts)
 }
 
-/// Reads lines `area/scenario/step<TAB>verdict`. A skipped answer counts as different: all tools are there.
+/// Parses lines `area/scenario/step<TAB>verdict`. A skipped step counts as different, because all tools are installed.
 fn verdicts(list: &str) -> Option<Vec<Verdict>> {
     let line = |line: &str| {
         let (step, verdict) = line.split_once('\t')?;
@@ -139,11 +140,11 @@ fn verdicts(list: &str) -> Option<Vec<Verdict>> {
     list.lines().map(line).collect()
 }
 
-/// A server of its own, on free ports and an empty folder; killed when dropped.
+/// A server on free ports with an empty data folder. Killed on drop.
 struct Server {
     child: Child,
     kubeconfig: PathBuf,
-    /// Of the Kubernetes API.
+    /// URL of the Kubernetes API.
     url: String,
 }
 
@@ -166,8 +167,8 @@ impl Server {
         Ok(server)
     }
 
-    /// A token of a ServiceAccount that may do everything. The recordings send tokens of others, which a client certificate, as
-    /// in the kubeconfig, would override.
+    /// Returns the token of a ServiceAccount with all permissions. The recordings also send tokens of other users,
+    /// which the client certificate of the kubeconfig would override.
     fn administrator_token(&self, kubectl: &Path) -> Result<String> {
         let run = |args: &[&str]| {
             output(Command::new(kubectl).arg("--kubeconfig").arg(&self.kubeconfig).args(args))
@@ -179,7 +180,7 @@ impl Server {
         Ok(token.trim().to_owned())
     }
 
-    /// Waits for the line `ready URL kube URL`, and returns the second address.
+    /// Waits for the line `ready URL kube URL` and returns the second URL.
     fn await_ready(&mut self, folder: &Path) -> Result<String> {
         let said = self.child.stdout.take().expect("its output is piped to us");
         for line in BufReader::new(said).lines() {
@@ -193,7 +194,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing in the folder is wanted any more.
+        // The folder's content is not needed any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

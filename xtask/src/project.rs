@@ -1,4 +1,4 @@
-//! Where the project is, and how its commands start other programs.
+//! The project's paths, and helpers to run programs.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,30 +12,30 @@ pub struct Project {
 }
 
 impl Project {
-    /// The checkout that this program was built from.
+    /// The checkout that this binary was built from.
     pub fn here() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the project");
         Self { root: root.to_owned() }
     }
 
-    /// Where cargo builds.
+    /// Cargo's target folder.
     pub fn target(&self) -> PathBuf {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.root.join("target"), |dir| self.root.join(dir))
     }
 
-    /// `program args` in the project's folder, or in `folder` below it.
+    /// A command that runs in the project's folder.
     pub fn command<S: AsRef<OsStr>>(&self, program: &str, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.root);
         command
     }
 
-    /// The cargo that started us, in the project's folder.
+    /// The cargo that started xtask, run in the project's folder.
     pub fn cargo<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         self.command(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), args)
     }
 
-    /// Builds the program and says where it is.
+    /// Builds `longshore` and returns its path.
     pub fn build_longshore(&self, release: bool) -> Result<PathBuf> {
         let mut build = self.cargo(["build", "--package", "longshore", "--bin", "longshore"]);
         if release {
@@ -46,7 +46,7 @@ impl Project {
     }
 }
 
-/// Runs to the end, with our own input and output; anything but success is an error that names the command.
+/// Runs a command with inherited stdin and stdout. Any exit status but success is an error that names the command.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", spoken(command)))?;
     if !status.success() {
@@ -55,7 +55,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and answers what was printed; complaints go to our own standard error.
+/// Runs a command and returns its stdout. Its stderr is inherited.
 pub fn output(command: &mut Command) -> Result<String> {
     command.stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("cannot start {}", spoken(command)))?;
@@ -65,7 +65,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", spoken(command)))
 }
 
-/// The folder for what is built once and kept: `$XDG_CACHE_HOME/longshore`.
+/// Cache folder: `$XDG_CACHE_HOME/longshore`.
 pub fn cache() -> Result<PathBuf> {
     let base = match env::var_os("XDG_CACHE_HOME").filter(|dir| Path::new(dir).is_absolute()) {
         Some(dir) => PathBuf::from(dir),
@@ -75,7 +75,7 @@ pub fn cache() -> Result<PathBuf> {
     Ok(base.join("longshore"))
 }
 
-/// On a build machine nothing may be left out.
+/// Whether this runs in CI, where missing tools are errors.
 pub fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true")
 }

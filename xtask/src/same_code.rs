@@ -1,14 +1,15 @@
-//! `cargo xtask same-code BASE`: proves that a commit renames identifiers, or changes prose, and nothing else.
+//! `cargo xtask same-code BASE`: checks that a commit only renames identifiers, or only changes text.
 //!
-//! Rust files of `BASE` and of `HEAD` are paired by git's rename detection and lexed. Without `--prose` a pair is the same code
-//! when one injective renaming of identifiers maps the old tokens to the new ones; with `--prose` no token but a string literal
-//! may differ, and each changed literal is listed. Imports, `mod` declarations, comments and what rustfmt adds or removes by
-//! itself (trailing commas, braces around one expression) are left out of the comparison: the compiler checks imports, and
-//! comments are prose.
+//! Rust files of `BASE` and of `HEAD` are paired by git's rename detection and lexed. Without `--prose`, two files are
+//! the same code if one injective renaming of identifiers maps the old tokens to the new ones. With `--prose`, only
+//! string literals may differ, and each changed literal is listed. Imports, `mod` declarations, comments and rustfmt's
+//! own changes (trailing commas, braces around one expression) are ignored: the compiler checks imports, and comments
+//! are not code.
 //!
-//! Limits: a renaming is per file, so a file that swaps two functions of the standard library everywhere passes. The printed
-//! table of renamings is for a reviewer.
-//! Modules: [`tokens`] (a file as comparable tokens), [`compare`] (two files).
+//! Limits: a renaming is per file, so a file that swaps two functions of the standard library everywhere passes. The
+//! printed table of renamings is for a reviewer.
+//!
+//! Modules: [`tokens`] lexes a file, [`compare`] compares two.
 
 mod compare;
 mod tokens;
@@ -42,7 +43,7 @@ struct Pair {
 
 pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
     let SameCodeArgs { base, head, prose } = args;
-    // Half-renamed files still count as the same file; without -l git gives up on large changes.
+    // A low threshold keeps half-renamed files paired. Without -l0 git stops detecting renames in large changes.
     let diff = ["diff", "--name-status", "-z", "--find-renames=30%", "-l0", base, head, "--", "*.rs"];
     let (pairs, mut failures) = paired(&output(&mut project.command("git", diff))?)?;
     let mut renamed = BTreeMap::<(String, String), usize>::new();
@@ -85,7 +86,7 @@ pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
     )
 }
 
-/// The pairs of `git diff --name-status -z`, and a failure for each file that has no counterpart.
+/// Parses `git diff --name-status -z` into pairs, with a failure for each file without a counterpart.
 fn paired(diff: &str) -> Result<(Vec<Pair>, Vec<String>)> {
     let (mut pairs, mut failures) = (Vec::new(), Vec::new());
     let mut fields = diff.split_terminator('\0');

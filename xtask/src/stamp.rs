@@ -1,4 +1,4 @@
-//! A stamp: which bytes a set of files had. It guards against forgetting, not against malice.
+//! Content hashes of a set of files. They detect accidental changes, not malicious ones.
 
 use std::fmt::Write;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Every file below a folder of the project, by its path in the project, in order.
+/// All files below a folder of the project, sorted, with their paths in the project.
 pub fn files_below(root: &Path, folder: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     let entries = fs::read_dir(root.join(folder)).with_context(|| format!("cannot read {folder}"))?;
@@ -24,7 +24,7 @@ pub fn files_below(root: &Path, folder: &str) -> Result<Vec<(String, Vec<u8>)>> 
     Ok(files)
 }
 
-/// A line for each file: the hash of its bytes, and its name.
+/// One line per file: content hash and name.
 pub fn of(files: &[(String, Vec<u8>)]) -> String {
     files.iter().fold(String::new(), |mut stamp, (name, bytes)| {
         writeln!(stamp, "{:016x}  {name}", hash(bytes)).expect("writing to a String cannot fail");

@@ -1,9 +1,11 @@
-//! `cargo xtask test`: all tests that need only this machine; `--real` adds what these could not run.
+//! `cargo xtask test`: runs all tests that need no external programs; `--real` adds those that do.
 //!
-//! The plain command runs every test of the workspace, the end-to-end suite (`crates/longshore`) on the embedded cluster, and
-//! records which tests were skipped. `--real` runs those again with real programs, the suite on a real cluster, and the
-//! recorded answers of a real Kubernetes; without a record of the same build it runs everything.
-//! Modules: the build ([`binaries`]), the runner ([`runner`]), results and their summary ([`report`]).
+//! The plain command runs every test of the workspace and the end-to-end suite (`crates/longshore`) on the embedded
+//! cluster, and records which tests were skipped. `--real` runs the skipped tests with real programs, the suite on a
+//! real cluster, and the comparison with recorded responses of a real Kubernetes. Without a record of the same build it
+//! runs everything.
+//!
+//! Modules: [`binaries`] builds, [`runner`] runs, [`report`] summarises results.
 
 mod binaries;
 mod report;
@@ -40,12 +42,12 @@ pub struct TestArgs {
 
 /// The binary of the end-to-end suite.
 const SUITE: &str = "longshore::e2e";
-/// Its tests mostly wait, for programs that wait for a cluster.
+/// The suite's tests mostly wait for programs, so more threads than cores are useful.
 const SUITE_THREADS_PER_CORE: usize = 2;
-/// Real clusters among which the suite is divided: tests that run servers take turns on a cluster, because all servers of a cluster
-/// elect one leader.
+/// Number of real clusters that share the suite. Tests that start servers are serialised per cluster, because all
+/// servers of a cluster elect one leader.
 const DEVCLUSTERS: usize = 2;
-/// Binaries that run at the same time: one that waits leaves the cores to the other.
+/// Concurrent binaries: while one waits, the other uses the cores.
 const BINARIES_AT_ONCE: usize = 2;
 
 pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
@@ -111,7 +113,7 @@ fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The end-to-end suite on fresh real clusters, each of which gets every n-th test.
+/// Runs the end-to-end suite on new real clusters; each runs every n-th test.
 fn on_devclusters(
     project: &Project,
     build: &Build,
@@ -138,7 +140,7 @@ fn on_devclusters(
     runner::run(&jobs, DEVCLUSTERS)
 }
 
-/// Deals `names` out into at most `count` shares; none is empty.
+/// Distributes `names` over at most `count` non-empty shares.
 fn shares(names: Vec<String>, count: usize) -> Vec<BTreeSet<String>> {
     let mut shares = vec![BTreeSet::new(); count];
     for (position, name) in names.into_iter().enumerate() {
@@ -159,7 +161,7 @@ fn conclude(report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// One job per binary. The suite comes first, because it takes longest; then the largest binaries.
+/// One job per binary: the suite first, because it takes longest, then the others by size.
 fn jobs(build: &Build) -> Result<Vec<Job>> {
     let size = |test: &Binary| fs::metadata(&test.executable).map_or(0, |file| file.len());
     let mut tests: Vec<&Binary> = build.tests.iter().collect();
@@ -172,14 +174,14 @@ fn threads(test: &Binary) -> Result<usize> {
     Ok(if test.name == SUITE { cores * SUITE_THREADS_PER_CORE } else { cores })
 }
 
-/// By which tests find real programs.
+/// Environment variables that tell tests where real programs are.
 fn variables(plane: Option<&ControlPlane>, helms: &[Helm]) -> Vec<(OsString, OsString)> {
     let kubectl = plane.map(|plane| ("LONGSHORE_KUBECTL", &plane.kubectl));
     let programs = kubectl.into_iter().chain(helms.iter().map(|helm| (helm.variable, &helm.path)));
     programs.map(|(name, path)| (name.into(), path.into())).collect()
 }
 
-/// A missing tool is reported as skipped; on a build machine it is a failure.
+/// Reports a missing tool as skipped. In CI it is an error.
 fn or_skipped<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -191,7 +193,7 @@ fn or_skipped<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// The last successful run of the plain command: of which build, and which tests it skipped.
+/// Record of the last successful plain run: its build, and the tests it skipped.
 #[derive(Debug, PartialEq)]
 struct PlainRun {
     build: String,
@@ -208,7 +210,7 @@ impl PlainRun {
         fs::write(Self::path(project), text).context("cannot record the run")
     }
 
-    /// Nothing if the last run was of another build.
+    /// Returns `None` if the last run was of another build.
     fn load(project: &Project, build: &str) -> Result<Option<Self>> {
         let Ok(text) = fs::read_to_string(Self::path(project)) else { return Ok(None) };
         let recorded: Value = serde_json::from_str(&text).context("the record of the last run is damaged")?;
@@ -228,7 +230,7 @@ impl PlainRun {
         })
     }
 
-    /// Of `all` jobs those that repeat the skipped tests, and nothing else.
+    /// Jobs that run only the skipped tests.
     fn skipped_jobs(&self, all: &[Job]) -> Vec<Job> {
         let skipped = all.iter().filter_map(|job| {
             let tests = self.skipped.get(&job.label)?.clone();

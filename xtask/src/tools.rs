@@ -1,7 +1,7 @@
-//! Real programs to test with: built or installed once, and kept in the user's cache.
+//! External programs for tests, built or installed once and cached in the user's cache folder.
 //!
-//! Each has a folder of its own there, named for its version; one that we build from sources of the project also for
-//! their hash, so that a changed source is built again and nothing else is. A folder is whole or not there.
+//! Each tool has a folder named for its version. Tools built from the project's own sources also have the sources' hash
+//! in the name, so that they are rebuilt when a source changes. A tool's folder appears only when it is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::project::{Project, cache, run};
 use crate::stamp;
 
-/// The real control plane, and kubectl, which is the same program under another name.
+/// The real control plane. The same binary is kubectl when called by that name.
 const DEVCLUSTER: Tool = Tool {
     name: "devcluster",
     version: "1.36.3",
@@ -30,7 +30,7 @@ const DEVCLUSTER: Tool = Tool {
 const KWOK: Tool =
     Tool { name: "kwok", version: "0.8.0", made: Made::Ours { folder: "tools/kwok", set: &[] } };
 
-/// By the name of the variable under which tests find each.
+/// Helm versions by the environment variable that tells tests their path.
 const HELMS: &[(&str, Tool)] = &[
     (
         "LONGSHORE_HELM_4_3",
@@ -66,7 +66,7 @@ struct Tool {
     made: Made,
 }
 
-/// Where a program comes from; `set` are strings that the linker writes into it.
+/// Origin of a program; `set` are string variables set by the Go linker.
 enum Made {
     /// A Go module of the project.
     Ours { folder: &'static str, set: &'static [&'static str] },
@@ -76,7 +76,7 @@ enum Made {
     Wheel { package: &'static str },
 }
 
-/// What it takes to run a real cluster and to ask it.
+/// Programs of a real cluster, and its client.
 pub struct ControlPlane {
     pub devcluster: PathBuf,
     pub kwok: PathBuf,
@@ -88,21 +88,21 @@ pub fn control_plane(project: &Project) -> Result<ControlPlane> {
     let kwok = find_or_make(project, &KWOK)?;
     let kubectl = devcluster.with_file_name("kubectl");
     if !kubectl.exists() {
-        // It is whatever it is called.
+        // The binary selects its role by its name.
         std::os::unix::fs::symlink(DEVCLUSTER.name, &kubectl)
             .with_context(|| format!("cannot link {}", kubectl.display()))?;
     }
     Ok(ControlPlane { devcluster, kwok, kubectl })
 }
 
-/// A program, and the variable that names it to the tests.
+/// A helm program and the environment variable that tells tests its path.
 pub struct Helm {
     pub variable: &'static str,
     pub version: &'static str,
     pub path: PathBuf,
 }
 
-/// Every helm, the newest first.
+/// All helm versions, newest first.
 pub fn helms(project: &Project) -> Result<Vec<Helm>> {
     HELMS
         .iter()
@@ -131,7 +131,7 @@ fn find_or_make(project: &Project, tool: &Tool) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Under a name of its own first, so that a build that is cut off leaves nothing under the final one.
+/// Builds in a draft folder and renames it, so that an interrupted build leaves nothing under the final name.
 fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
     let mut draft = folder.as_os_str().to_owned();
     draft.push(format!(".draft-{}", std::process::id()));
@@ -141,7 +141,7 @@ fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
         fs::rename(&draft, folder).with_context(|| format!("cannot keep {}", folder.display()))
     });
     if kept.is_err() {
-        // The build's own failure is what matters.
+        // The build's own error is returned, not that of the cleanup.
         let _ = fs::remove_dir_all(&draft);
     }
     kept
@@ -179,7 +179,7 @@ fn fill(project: &Project, tool: &Tool, draft: &Path) -> Result<()> {
     }
 }
 
-/// Flags for Go's linker: no tables for debuggers, and these strings.
+/// Go linker flags: no debug tables, and these string variables.
 fn linked_with(set: &[&str]) -> String {
     set.iter().fold("-s -w".to_owned(), |flags, value| format!("{flags} -X {value}"))
 }

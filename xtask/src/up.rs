@@ -1,7 +1,6 @@
-//! `cargo xtask up`: the platform on this machine, with one command.
+//! `cargo xtask up`: runs the platform on this machine.
 //!
-//! Everything it keeps is in `target/longshore`, so the next start finds it as it was. With `--demo` there is something to
-//! look at ([`demo`]).
+//! Its data are in `target/longshore` and survive restarts. With `--demo` it installs example releases ([`demo`]).
 
 pub mod demo;
 
@@ -28,7 +27,7 @@ pub struct UpArgs {
 pub fn up(project: &Project, args: &UpArgs) -> Result<()> {
     let program = project.build_longshore(args.release)?;
     let data = project.target().join("longshore");
-    // Paths as a person would type them, where they stand in the project.
+    // Paths are printed relative to the project where possible.
     let short =
         |path: &std::path::Path| path.strip_prefix(&project.root).unwrap_or(path).display().to_string();
     println!(
@@ -46,6 +45,6 @@ pub fn up(project: &Project, args: &UpArgs) -> Result<()> {
         std::fs::create_dir_all(&data).with_context(|| format!("cannot make `{}`", data.display()))?;
         serve.stdout(demo::listener(&program, &data)?);
     }
-    // The server takes this process over: the terminal's signals reach it and nothing else.
+    // exec: the server replaces this process, so that signals of the terminal reach it directly.
     Err(serve.exec()).context("cannot start longshore")
 }

@@ -1,4 +1,4 @@
-//! The cluster that is asked about: everything is made through its API, by the server's doors or as its administrator.
+//! Fills the cluster through its API and the platform's.
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{ACCOUNTS, DEPLOYMENTS, NODES, PODS};
 use crate::door::{Person, Server};
 
-/// How many are made together.
+/// Number of concurrent creations.
 const AT_ONCE: usize = 32;
 
 pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
@@ -67,7 +67,7 @@ fn node_name(number: usize) -> String {
     format!("edge-{number:05}")
 }
 
-/// As a kubelet and the join tool make one.
+/// A node as a kubelet and the join tool register it.
 fn node(number: usize, tenant: &str) -> Value {
     let name = node_name(number);
     json!({

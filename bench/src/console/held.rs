@@ -1,4 +1,4 @@
-//! What the projections hold: a process that does nothing but follow the cluster by them says how much it grew.
+//! Memory of the caches: growth of a process that only watches the cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +19,7 @@ pub struct HeldArgs {
     kubeconfig: PathBuf,
 }
 
-/// Runs this program as `bench held`, and reads what it says.
+/// Runs `bench held` and parses its output.
 pub fn measure(kubeconfig: &Path) -> Result<f64> {
     let output = Command::new(std::env::current_exe()?).arg("held").arg(kubeconfig).output()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -27,13 +27,13 @@ pub fn measure(kubeconfig: &Path) -> Result<f64> {
     said.trim().parse().context("bench held did not say a number")
 }
 
-/// `bench held KUBECONFIG`: prints by how many MiB it grew.
+/// `bench held KUBECONFIG`: prints its growth in MiB.
 #[tokio::main]
 pub async fn run(args: &HeldArgs) -> Result<()> {
     let kubeconfig = Kubeconfig::read_from(&args.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = kube::Client::try_from(config)?;
-    client.apiserver_version().await?; // with a connection, as everybody has one
+    client.apiserver_version().await?; // opens a connection, which is not measured
     let without = resident()?;
     let fleet = Fleet::start(Clients::new(client), Arc::new(SystemClock), fleet::Settings::default()).await?;
     tokio::time::sleep(SETTLE).await;
@@ -43,7 +43,7 @@ pub async fn run(args: &HeldArgs) -> Result<()> {
     Ok(())
 }
 
-/// In MiB.
+/// Resident memory, in MiB.
 fn resident() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;

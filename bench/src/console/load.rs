@@ -1,4 +1,4 @@
-//! Requests at a steady rate, whatever becomes of those before, and how late the latest answers are.
+//! Open-loop load: requests at a constant rate, independent of earlier ones.
 
 use std::time::{Duration, Instant};
 
@@ -14,27 +14,26 @@ use prometheus_client::registry::Registry;
 
 use crate::door::{Person, Server};
 
-/// In a second.
+/// Requests per second.
 const RATE: u32 = 200;
-/// For how long each route is asked.
+/// Duration of a route's measurement.
 pub const TURN: Duration = Duration::from_secs(10);
 pub const REQUESTS: usize = 2_000;
-/// How often the lists are asked for, one after the other: there are none that could be had 200 times in a second.
+/// Number of sequential list requests: lists cannot be served 200 times per second.
 const LISTS: usize = 100;
 
-/// A route, and the lists that say as much.
+/// A route and the Kubernetes lists with the same information.
 pub struct Route {
     pub name: &'static str,
     pub work: &'static str,
     pub path: &'static str,
-    /// As an administrator, of everybody.
+    /// Requested by an administrator, over all tenants.
     pub all: bool,
-    /// `{}` is the tenant.
+    /// `{}` is replaced by the tenant.
     pub lists: &'static [&'static str],
 }
 
-/// The 99th percentile, in milliseconds, of what clients wait for who ask at their time. One that has to wait for its turn
-/// has begun to wait when it was due.
+/// 99th percentile of latency in milliseconds. Measured from the scheduled time, so that queueing counts.
 pub async fn ours(route: &Route, server: &Server, people: &[Person], admin: &Person) -> Result<f64> {
     let began = tokio::time::Instant::now();
     let asked = (0..REQUESTS).map(async |number| {
@@ -48,7 +47,7 @@ pub async fn ours(route: &Route, server: &Server, people: &[Person], admin: &Per
     percentile(try_join_all(asked).await?)
 }
 
-/// The same for whoever lists from the API, one after the other.
+/// The same for sequential lists from the Kubernetes API.
 pub async fn straight(route: &Route, cluster: &Cluster, people: &[Person]) -> Result<f64> {
     let client = cluster.client(User::admin());
     let mut millis = Vec::with_capacity(LISTS);
@@ -71,7 +70,7 @@ fn percentile(mut millis: Vec<f64>) -> Result<f64> {
     millis.get(millis.len() * 99 / 100).copied().context("nothing was measured")
 }
 
-/// The calls that a cluster has answered.
+/// Counter of the cluster's requests.
 pub struct Counted(Registry);
 
 impl Counted {
@@ -81,7 +80,7 @@ impl Counted {
         Self(registry)
     }
 
-    /// How many calls there were while that was done.
+    /// Number of requests during `work`.
     pub async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<u64> {
         let before = self.now()?;
         work.await?;

@@ -1,8 +1,8 @@
-//! `console`: the OpenYurt console's routes over a large cluster, each beside a list straight from the API.
+//! `console`: the OpenYurt console's routes over a large cluster, against lists from the Kubernetes API.
 //!
-//! The cluster is in this process and pretends nothing: 5,000 nodes, 50,000 pods and 4,000 deployments of 2,000 accounts, all made
-//! through its API ([`fill`]). The server reaches it by a kubeconfig, is asked at a steady rate ([`load`]), and what its
-//! projections hold is measured in a process that has nothing else ([`held`]).
+//! The cluster runs in this process without simulation: 5,000 nodes, 50,000 pods and 4,000 deployments of 2,000
+//! accounts, all created through its API ([`fill`]). The server reaches it by kubeconfig and gets requests at a
+//! constant rate ([`load`]). The memory of its caches is measured in a separate process ([`held`]).
 
 mod fill;
 pub mod held;
@@ -25,12 +25,12 @@ use load::Route;
 pub const ACCOUNTS: usize = 2_000;
 pub const NODES: usize = 5_000;
 pub const PODS: usize = 50_000;
-/// Of each account.
+/// Per account.
 pub const DEPLOYMENTS: usize = 2;
 
-/// A server that has nothing to do settles down.
+/// Time for the server to become idle.
 const SETTLE: Duration = Duration::from_secs(5);
-/// The goal of every route.
+/// Goal of every route.
 const MILLIS: f64 = 20.0;
 
 #[derive(Args)]
@@ -127,7 +127,7 @@ async fn measure(
     line(route.name, route.work, Unit::Millis, Goal::AtMost(MILLIS), &ours, &peers)
 }
 
-/// How many calls of the Kubernetes API a request costs, in hundreds: what is counted while nobody asks is taken off.
+/// Kubernetes API calls per hundred requests, minus those made while idle.
 async fn calls(counted: &load::Counted, server: &Server, people: &[Person]) -> Result<Line> {
     let idle = counted
         .during(async {

@@ -1,4 +1,4 @@
-//! A running process that keeps charts with their templates parsed, as a server does.
+//! Rendering in a running process with parsed templates, as in a server.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,10 +10,10 @@ use helm_host::Host;
 use super::corpus::{Loaded, PROFILE, Sample};
 use crate::report::median;
 
-/// How often each chart is rendered, after a first time that parses its templates.
+/// Number of renderings per chart, after a warm-up that parses its templates.
 const RENDERINGS: usize = 7;
 
-/// Milliseconds from values to the text of manifests: of each chart the median, and of these the median.
+/// Milliseconds from values to manifest text: the median over charts of each chart's median.
 pub fn render<'s>(samples: impl Iterator<Item = &'s Sample>) -> Result<f64> {
     let (engine, host) = (Engine::new(PROFILE), Host::new());
     let mut medians = Vec::new();

@@ -1,4 +1,4 @@
-//! The recorded public charts: which there are, and which of them generate keys.
+//! The recorded public charts, and which of them generate keys.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +13,7 @@ use helm_template::outside::{Crypto, KeyKind, Outside, PrivateKey};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-/// The generation that is measured against: the one we follow unless told otherwise.
+/// The measured Helm version: the default.
 pub const PROFILE: Profile = Profile::Helm4;
 
 /// A chart of the corpus.
@@ -22,11 +22,11 @@ pub struct Sample {
     pub archive: PathBuf,
     pub values: Option<PathBuf>,
     pub templates: usize,
-    /// Its rendering makes private keys: a matter of luck, and not of the engine.
+    /// Whether rendering generates private keys, whose cost is random and not the engine's.
     pub makes_keys: bool,
 }
 
-/// Every chart of `INDEX.tsv` that we can render, in its order.
+/// Charts of `INDEX.tsv` that can be rendered, in order.
 pub fn read(corpus: &Path) -> Result<Vec<Sample>> {
     let folder = corpus.join("charts/dev");
     let index = folder.join("INDEX.tsv");
@@ -61,7 +61,7 @@ pub fn read(corpus: &Path) -> Result<Vec<Sample>> {
     samples.collect()
 }
 
-/// A chart in memory, ready to be rendered.
+/// A prepared chart in memory.
 pub struct Loaded {
     pub chart: Prepared,
     values: Members,
@@ -96,7 +96,7 @@ impl Loaded {
     }
 }
 
-/// Makes no keys, and remembers that one was asked for.
+/// Generates no keys, but records that one was requested.
 #[derive(Default)]
 struct Asked(Cell<bool>);
 

@@ -1,7 +1,7 @@
-//! A large repository's `index.yaml`: made, and loaded.
+//! A large repository's `index.yaml`: generated and loaded.
 //!
-//! Helm loads one when it searches: `helm search repo` of a word that is nowhere. What the same costs with an empty index
-//! is taken off. Ours is loaded by `bench index`, a process that does nothing else.
+//! Helm loads it for `helm search repo` with a term that matches nothing; the cost with an empty index is subtracted.
+//! Longshore's loading runs in a separate process, `bench index`.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -26,14 +26,14 @@ pub struct IndexArgs {
     by: Way,
 }
 
-/// How an index is read.
+/// Method of reading an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Way {
-    /// The scan of the layout in which Helm writes.
+    /// Scanner of the layout that Helm writes.
     Scan,
-    /// The full parser, entry by entry: an index in another block layout.
+    /// Full parser, entry by entry: for an index in another block layout.
     Entries,
-    /// The full parser, over the whole text at once: an index in flow style, or with anchors.
+    /// Full parser over the complete text: for an index in flow style or with anchors.
     Whole,
 }
 
@@ -72,11 +72,11 @@ fn read(file: &Path) -> Result<Bytes> {
     Ok(fs::read(file).with_context(|| format!("cannot read {}", file.display()))?.into())
 }
 
-/// The index, an empty one, and homes for Helm in which each is the cache of a repository.
+/// The index and an empty one, each as the cache of a Helm home.
 pub struct Indexes {
     pub full: Home,
     pub empty: Home,
-    /// The size of the full one.
+    /// Size of the full index.
     pub mebibytes: f64,
 }
 
@@ -109,7 +109,7 @@ impl Home {
         Ok(Self { folder: folder.to_owned(), file })
     }
 
-    /// How our side loads it.
+    /// Command line of Longshore's loading.
     pub fn ours(&self, way: Way) -> Result<Vec<OsString>> {
         let program = std::env::current_exe()?;
         let words = ["index".into(), self.file.clone().into(), "--by".into(), way.name().into()];
@@ -117,12 +117,12 @@ impl Home {
     }
 }
 
-/// How Helm loads an index.
+/// Command line of Helm's loading.
 pub fn helms(program: &Path) -> Vec<OsString> {
     vec![program.into(), "search".into(), "repo".into(), "a-word-that-is-nowhere".into()]
 }
 
-/// All ways find the same, and all of it.
+/// Checks that all methods find the same charts.
 fn check(text: &Bytes, all: usize) -> Result<()> {
     let parsed = Way::Whole.load(text)?;
     for way in [Way::Scan, Way::Entries] {
@@ -137,7 +137,7 @@ fn check(text: &Bytes, all: usize) -> Result<()> {
     Ok(())
 }
 
-/// As `helm repo index` writes it, with what charts of large repositories say of themselves.
+/// An index as `helm repo index` writes it, with metadata typical of large repositories.
 fn text(charts: usize, versions: usize) -> String {
     let mut text = String::from("apiVersion: v1\n");
     text.push_str(if charts == 0 { "entries: {}\n" } else { "entries:\n" });
@@ -152,7 +152,7 @@ fn text(charts: usize, versions: usize) -> String {
 }
 
 fn entry(text: &mut String, chart: usize, version: usize) {
-    // With a letter in front: Helm would quote what could be a number.
+    // Begins with a letter: Helm would quote text that looks like a number.
     let digest = (chart * 1_000_003 + version).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 4;
     let digest = format!("a{digest:015x}").repeat(4);
     let name = format!("chart-{chart:03}");

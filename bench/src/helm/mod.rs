@@ -1,6 +1,6 @@
-//! `helm`: the Helm engine beside Helm 4 and Helm 3, on the charts of the corpus ([`corpus`]) and on what is made here
-//! ([`umbrella`], [`index`]). Programs are run one at a time ([`once`]), by turns: ours, Helm 4, Helm 3, and again. The
-//! rows and their goals are the table [`rows::ROWS`]; [`cached`] is measured inside this process.
+//! `helm`: the Helm engine against Helm 4 and Helm 3, on the corpus ([`corpus`]) and on generated charts ([`umbrella`],
+//! [`index`]). Programs run one at a time ([`once`]) in turns: Longshore, Helm 4, Helm 3. Rows and goals are
+//! [`rows::ROWS`]; [`cached`] is measured inside this process.
 
 mod cached;
 mod corpus;

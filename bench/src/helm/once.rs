@@ -1,7 +1,7 @@
-//! One program run to its end, and what that cost.
+//! Runs a program once and measures its cost.
 //!
-//! The kernel keeps the peak memory of all children of a process together, and lets a child begin with the peak of its
-//! parent. So each program has a small parent of its own: this program, as `bench once`.
+//! The kernel reports one peak memory for all children of a process, and a child starts with its parent's peak. Each
+//! program therefore gets a small parent of its own: this program, as `bench once`.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -20,15 +20,15 @@ pub struct OnceArgs {
     command: Vec<OsString>,
 }
 
-/// What a program needed, from its start to its end.
+/// Cost of one run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Cost {
     pub millis: f64,
-    /// Memory that was resident at the most.
+    /// Peak resident memory.
     pub peak_mebibytes: f64,
 }
 
-/// `bench once -- PROGRAM ...`: what it prints goes nowhere.
+/// `bench once -- PROGRAM ...`: discards the program's output.
 pub fn run(args: &OnceArgs) -> Result<()> {
     let (program, rest) = args.command.split_first().context("no program is named")?;
     let began = Instant::now();
@@ -45,14 +45,14 @@ pub fn run(args: &OnceArgs) -> Result<()> {
     Ok(())
 }
 
-/// A command line, and the variables it is run with.
+/// A command line with its environment.
 pub struct Run<'r> {
     pub command: Vec<OsString>,
     pub home: &'r Path,
 }
 
 impl Run<'_> {
-    /// Runs it once.
+    /// Runs it and measures the cost.
     pub fn cost(&self) -> Result<Cost> {
         let mut once = Command::new(env::current_exe()?);
         once.args(["once", "--"]).args(&self.command);
@@ -63,7 +63,7 @@ impl Run<'_> {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// What it prints.
+    /// Runs it and returns its output.
     pub fn output(&self) -> Result<Vec<u8>> {
         let (program, rest) = self.command.split_first().context("no program is named")?;
         let output = self.surroundings(Command::new(program).args(rest)).output()?;
@@ -73,7 +73,7 @@ impl Run<'_> {
         Ok(output.stdout)
     }
 
-    /// No cluster, and no settings of whoever runs the benchmark.
+    /// Sets an environment without a cluster and without the user's settings.
     fn surroundings<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         let home = self.home;
         command.env("KUBECONFIG", home.join("no-cluster")).env("HELM_DATA_HOME", home.join("data"));

@@ -1,4 +1,4 @@
-//! What is measured, what is good enough, and how each row is come by.
+//! Rows with goals and how each is measured.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,13 +19,13 @@ use Work::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     Empty,
-    /// The median of charts with few templates.
+    /// Median of charts with few templates.
     Small,
     One(&'static str),
     Umbrella,
-    /// All charts, one after the other.
+    /// All charts, sequentially.
     Corpus,
-    /// The charts that make keys.
+    /// Charts that generate keys.
     Keys,
     Cached,
     Memory(&'static str),
@@ -45,8 +45,7 @@ const STACK: &str = "prometheus-community__kube-prometheus-stack";
 const AIRFLOW: &str = "apache-airflow__airflow";
 const KYVERNO: &str = "kyverno__kyverno";
 
-/// Every row of the table, in its order. What is loaded of an index may take twice its size, which is known when it is
-/// made.
+/// Rows of the table, in order. The memory goal of an index is twice its size, which is set when it is generated.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row("empty",          "a chart with nothing in it",                        Empty,              Millis,    Nothing),
@@ -66,7 +65,7 @@ const ROWS: &[Row] = &[
     row("index-memory",   "peak memory, index.yaml scanned",                   IndexMemory,        Mebibytes, Nothing),
 ];
 
-/// What the table says of each row.
+/// Columns of the table.
 pub const COLUMNS: &[Column] = &[
     ("work", report::work),
     ("ours", report::ours),
@@ -77,17 +76,17 @@ pub const COLUMNS: &[Column] = &[
     ("Helm 3.17.3", report::other),
 ];
 
-/// How many charts stand for the small ones, and what small is.
+/// Number of small charts, and the limit of templates for them.
 const SMALL: usize = 50;
 const FEW_TEMPLATES: usize = 100;
-/// The whole corpus takes each Helm half a minute or more: more rounds would tell little more.
+/// The complete corpus takes each Helm half a minute or more, and more rounds would add little.
 const CORPUS_ROUNDS: usize = 3;
 
 const fn row(name: &'static str, says: &'static str, work: Work, unit: Unit, goal: Goal) -> Row {
     Row { name, says, work, unit, goal }
 }
 
-/// The rows of these names, or all.
+/// Rows of these names, or all.
 pub fn asked(only: &[String]) -> Result<Vec<&'static Row>> {
     if let Some(unknown) = only.iter().find(|name| ROWS.iter().all(|row| row.name != **name)) {
         let known: Vec<_> = ROWS.iter().map(|row| row.name).collect();
@@ -97,12 +96,12 @@ pub fn asked(only: &[String]) -> Result<Vec<&'static Row>> {
     Ok(ROWS.iter().filter(is_asked).collect())
 }
 
-/// Ours, Helm 4, Helm 3: what each turn of each came to.
+/// Results of the turns: Longshore, Helm 4, Helm 3.
 type Turns = [Vec<f64>; 3];
 
-/// The programs to compare, and what they are given.
+/// Programs to compare, and their inputs.
 pub struct Bench {
-    /// Ours is always there.
+    /// The first, Longshore, is always present.
     sides: [Option<PathBuf>; 3],
     samples: Vec<Sample>,
     home: PathBuf,
@@ -138,7 +137,7 @@ impl Bench {
         })
     }
 
-    /// Measures rows one after the other.
+    /// Measures rows sequentially.
     pub fn measure(&self, rows: &[&Row], rounds: usize) -> Measured {
         let (mut lines, mut failed) = (Vec::new(), Vec::new());
         for row in rows {
@@ -215,7 +214,7 @@ impl Bench {
         Ok(values)
     }
 
-    /// Several charts, chart by chart in turns.
+    /// Several charts, each in turns.
     fn over(&self, samples: &[&Sample], fold: fn(&[f64]) -> Option<f64>) -> Result<[Option<f64>; 3]> {
         let mut costs = Turns::default();
         for sample in samples {
@@ -227,7 +226,8 @@ impl Bench {
         Ok(costs.map(|side| fold(&side)))
     }
 
-    /// Says where ours and Helm 4 print another number of lines: there, times would be of different work.
+    /// Reports charts for which Longshore and Helm 4 print different numbers of lines: their times would not be
+    /// comparable.
     fn compare(&self) -> Result<()> {
         if self.sides[1].is_none() {
             return Ok(());
@@ -248,7 +248,7 @@ impl Bench {
     fn small(&self) -> Vec<&Sample> {
         let few: Vec<_> =
             self.with_keys(false).into_iter().filter(|sample| sample.templates < FEW_TEMPLATES).collect();
-        // From all over the corpus.
+        // Spread over the corpus.
         (0..SMALL.min(few.len())).map(|at| few[at * few.len() / SMALL.min(few.len())]).collect()
     }
 
@@ -282,7 +282,7 @@ impl Bench {
     }
 }
 
-/// What a row needs and could not be made fails that row, and no other.
+/// An input that could not be generated fails only the rows that need it.
 fn made<T>(what: &Result<T>) -> Result<&T> {
     what.as_ref().map_err(|why| anyhow!("{why:#}"))
 }

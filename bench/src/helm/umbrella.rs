@@ -1,4 +1,4 @@
-//! A chart of thirty charts.
+//! An umbrella chart of thirty subcharts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 use super::corpus::Sample;
 
 const CHARTS: usize = 30;
-/// Whose charts go under it: the largest family, with one library between them, as umbrellas are.
+/// Source of the subcharts: the largest family, which shares one library like typical umbrella charts.
 const FAMILY: &str = "bitnami__";
 
-/// Makes it below `folder`.
+/// Writes the chart below `folder`.
 pub fn make(folder: &Path, samples: &[Sample]) -> Result<PathBuf> {
     let chart = folder.join("umbrella");
     let charts = chart.join("charts");
@@ -28,7 +28,7 @@ pub fn make(folder: &Path, samples: &[Sample]) -> Result<PathBuf> {
     Ok(chart)
 }
 
-/// A chart with nothing in it.
+/// A chart without templates.
 pub fn empty(folder: &Path) -> Result<PathBuf> {
     let chart = folder.join("empty");
     fs::create_dir_all(chart.join("templates"))

@@ -1,7 +1,7 @@
-//! One client for both servers: HTTP/2 over TLS 1.3, as Kubernetes' own clients speak.
+//! Client for both servers: HTTP/2 over TLS 1.3, as Kubernetes clients use.
 //!
-//! Nothing is compressed (no `Accept-Encoding` is sent), documents are JSON, and one cipher suite is offered, so
-//! that neither server can choose cheaper work than the other.
+//! No compression (no `Accept-Encoding` is sent), JSON only, and a single cipher suite, so that neither server can
+//! choose cheaper work than the other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// As much as a Go client lets a server send ahead.
+/// Flow-control windows of Go's HTTP/2 client.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// A client certificate and its key.
 pub type ClientCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-/// Where a server is, and as whom one asks it.
+/// Address and credentials of a server.
 #[derive(Clone)]
 pub struct Target {
     pub address: SocketAddr,
@@ -57,13 +57,13 @@ impl Target {
         Ok(Self { address, tls: Arc::new(config), token: None })
     }
 
-    /// The same server, asked by the owner of `token`.
+    /// The same server with a bearer token.
     pub fn with_token(mut self, token: &str) -> Result<Self> {
         self.token = Some(HeaderValue::from_str(&format!("Bearer {token}"))?);
         Ok(self)
     }
 
-    /// A connection of its own.
+    /// Opens a connection.
     pub async fn connect(&self) -> Result<Client> {
         let socket = TcpStream::connect(self.address).await?;
         socket.set_nodelay(true)?;
@@ -74,13 +74,13 @@ impl Target {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .handshake(TokioIo::new(stream))
             .await?;
-        // It ends when the client goes; what fails before that fails in a request.
+        // The task ends with the client. Its errors also fail requests.
         tokio::spawn(connection);
         Ok(Client { sender, target: self.clone() })
     }
 }
 
-/// One connection; its clones share it.
+/// A connection. Clones share it.
 #[derive(Clone)]
 pub struct Client {
     sender: SendRequest<Full<Bytes>>,
@@ -88,7 +88,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends a request and answers as soon as the head of the response is there.
+    /// Sends a request and returns when the response head arrived.
     pub async fn send(
         &mut self,
         method: Method,
@@ -108,7 +108,7 @@ impl Client {
         Ok(self.sender.send_request(request.body(Full::new(body))?).await?)
     }
 
-    /// A whole exchange that must end with `code`.
+    /// Sends a request that must return `code`, and returns the body.
     pub async fn exchange(
         &mut self,
         method: Method,
@@ -135,19 +135,19 @@ impl Client {
         self.exchange(Method::POST, path, "application/json", body, 201).await
     }
 
-    /// Server-side apply of an object that is there.
+    /// Server-side apply of an existing object.
     pub async fn apply(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
         let path = format!("{path}?fieldManager=bench");
         self.exchange(Method::PATCH, &path, "application/apply-patch+yaml", body, 200).await
     }
 
-    /// A merge patch.
+    /// Merge patch.
     pub async fn merge(&mut self, path: &str, change: &Value) -> Result<Bytes> {
         let body = change.to_string().into();
         self.exchange(Method::PATCH, path, "application/merge-patch+json", body, 200).await
     }
 
-    /// Begins a watch; the caller reads the events from the body.
+    /// Starts a watch. The caller reads events from the body.
     pub async fn watch(&mut self, path: &str) -> Result<Incoming> {
         let response = self.send(Method::GET, path, "", Bytes::new()).await?;
         ensure!(response.status() == 200, "watch {path}: {}", response.status());
@@ -155,7 +155,7 @@ impl Client {
     }
 }
 
-/// The client certificate in two PEM texts.
+/// Parses a client certificate from its PEM chain and key.
 pub fn client_certificate(chain: &[u8], key: &[u8]) -> Result<ClientCertificate> {
     let chain = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(key).context("cannot read the client's key")?;

@@ -1,4 +1,4 @@
-//! Requests in closed loops: each client sends its next one when the last is answered.
+//! Closed-loop load: each client sends its next request when the last one is answered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,30 +13,30 @@ use super::objects::{CREATED, NAMESPACE, config_map, config_maps, deployment};
 use super::server::Server;
 use crate::report::Sample;
 
-/// How many clients ask at once where one request is a small thing.
+/// Number of concurrent clients for small requests.
 const CLIENTS: usize = 16;
-/// How many objects the long lists have.
+/// Number of objects in long lists.
 pub const MANY: usize = 10_000;
 const PAGE: usize = 500;
 
-/// How long a turn lasts.
+/// Length of a turn.
 #[derive(Clone, Copy)]
 enum Length {
     For(Duration),
     Times(u64),
 }
 
-/// Long enough for a clock that ticks every 10 ms.
+/// Long enough for CPU time with a resolution of 10 ms.
 const TURN: Length = Length::For(Duration::from_secs(2));
 const WARM_UP: Length = Length::For(Duration::from_millis(300));
-/// Creates are counted, so that both servers end with the same objects.
+/// A fixed number, so that both servers end with the same objects.
 const CREATES: Length = Length::Times(4_000);
 const FIRST_CREATES: Length = Length::Times(200);
 
 const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 const SETTLE_TRIES: usize = 30;
 
-/// `GET` of one ConfigMap, which [`fill`] has made.
+/// `GET` of one ConfigMap created by [`fill`].
 pub async fn get(server: &Server) -> Result<Sample> {
     let path = format!("{}/{}", config_maps(NAMESPACE), filled_name(0));
     let work = async |client: &mut Client, _| {
@@ -51,7 +51,7 @@ pub async fn get(server: &Server) -> Result<Sample> {
     measure(server, CLIENTS, WARM_UP, TURN, work).await
 }
 
-/// Durable creates: both servers answer when the object is on disk.
+/// Durable creates: both servers respond when the object is on disk.
 pub async fn create(server: &Server, round: usize) -> Result<Sample> {
     let path = config_maps(CREATED);
     let create = async |client: &mut Client, n| {
@@ -60,7 +60,7 @@ pub async fn create(server: &Server, round: usize) -> Result<Sample> {
     measure(server, CLIENTS, FIRST_CREATES, CREATES, create).await
 }
 
-/// The whole list in one answer.
+/// The complete list in one response.
 pub async fn list_whole(server: &Server) -> Result<Sample> {
     let path = config_maps(NAMESPACE);
     let length = counted(&server.connect().await?.get(&path).await?, MANY)?;
@@ -72,7 +72,7 @@ pub async fn list_whole(server: &Server) -> Result<Sample> {
     measure(server, 1, WARM_UP, TURN, work).await
 }
 
-/// The whole list, page by page; one walk through all of them counts as one request.
+/// The complete list in pages; one pass over all pages counts as one request.
 pub async fn list_pages(server: &Server) -> Result<Sample> {
     let work = async |client: &mut Client, _| {
         let mut next = String::new();
@@ -87,7 +87,7 @@ pub async fn list_pages(server: &Server) -> Result<Sample> {
     measure(server, 1, WARM_UP, TURN, work).await
 }
 
-/// Applies of a Deployment that change nothing.
+/// Applies of a Deployment without changes.
 pub async fn apply(server: &Server) -> Result<Sample> {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/applied");
     let body = deployment("applied");
@@ -100,7 +100,7 @@ pub async fn apply(server: &Server) -> Result<Sample> {
     Ok(sample)
 }
 
-/// The version of an object that nobody changes any more: a server that has controllers writes its status first.
+/// Resource version of an object once it is stable: controllers write its status first.
 async fn settled(client: &mut Client, path: &str) -> Result<String> {
     let mut before = version(client, path).await?;
     for _ in 0..SETTLE_TRIES {
@@ -120,10 +120,10 @@ async fn version(client: &mut Client, path: &str) -> Result<String> {
     Ok(version.to_owned())
 }
 
-/// Makes what the rows read: the many ConfigMaps, and the Deployment.
+/// Creates the objects that the rows read: ConfigMaps and a Deployment.
 ///
-/// One of the many is the one that a whole control plane makes in each namespace. Here the peer is without its
-/// controllers, so it is made on both, unless it is there.
+/// One of the ConfigMaps is `kube-root-ca.crt`, which a control plane with controllers creates in every namespace. The
+/// peer runs without controllers here, so it is created on both servers if missing.
 pub async fn fill(server: &Server) -> Result<()> {
     let path = config_maps(NAMESPACE);
     let mut clients = connect(server, CLIENTS).await?;
@@ -143,7 +143,7 @@ pub fn filled_name(n: u64) -> String {
     format!("settings-{n:05}")
 }
 
-/// CPU time of the server and the clients' time, each for one request. What comes before a turn warms it up.
+/// CPU time of the server and elapsed time, each per request. `before` is the warm-up.
 async fn measure(
     server: &Server,
     clients: usize,
@@ -166,7 +166,7 @@ async fn connect(server: &Server, clients: usize) -> Result<Vec<Client>> {
     try_join_all((0..clients).map(|_| server.connect())).await
 }
 
-/// Repeats `work` on all clients; the second argument counts from 0. Answers how often it was done.
+/// Repeats `work` on all clients; its second argument counts from 0. Returns the number of repetitions.
 async fn repeat(
     clients: &mut [Client],
     length: Length,
@@ -196,14 +196,14 @@ async fn repeat(
     Ok(done.into_inner())
 }
 
-/// The length of a list that has `count` items.
+/// Length of a list with `count` items.
 fn counted(list: &[u8], count: usize) -> Result<usize> {
     let items = serde_json::from_slice::<Value>(list)?["items"].as_array().map_or(0, Vec::len);
     ensure!(items == count, "a list has {items} items, not {count}");
     Ok(list.len())
 }
 
-/// The token in the head of a list, found without reading the items.
+/// The continue token of a list, found in its head without parsing the items.
 fn continue_token(list: &[u8]) -> Result<&str> {
     let head = std::str::from_utf8(&list[..list.len().min(1024)]);
     let head = head.or_else(|error| std::str::from_utf8(&list[..error.valid_up_to()]))?;

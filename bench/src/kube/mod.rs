@@ -1,7 +1,13 @@
-//! `kube`: the embedded Kubernetes API ([`server`] starts it, and Kubernetes' own beside it) under the work of [`load`],
-//! [`watch`] and [`rest`], by turns: one turn ours, one turn the peer's, several rounds, the median counts. The rows and
-//! their goals are the table [`rows::ROWS`]. [`client`] asks both servers, with the same [`objects`]; [`crate::process`] reads
-//! what they cost.
+//! `kube`: the embedded Kubernetes API against kube-apiserver.
+//!
+//! Both run in turns for several rounds; the median counts. Rows and goals are [`rows::ROWS`].
+//!
+//! Modules:
+//! - [`server`]: the two servers
+//! - [`load`], [`watch`], [`rest`]: workloads
+//! - [`client`], [`objects`]: requests, the same for both servers
+//!
+//! [`crate::process`] measures CPU time and memory.
 
 mod rows;
 

@@ -1,15 +1,15 @@
-//! The objects that the servers are asked to keep.
+//! Objects of this benchmark.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// Where everything lives but what [`CREATED`] holds.
+/// Namespace of all objects except those in [`CREATED`].
 pub const NAMESPACE: &str = "bench";
-/// Where the measured creates go, so that they leave lists as they are.
+/// Namespace of measured creates, so that lists keep their size.
 pub const CREATED: &str = "bench-created";
 pub const ACCOUNT: &str = "bench";
 
-/// A ConfigMap whose document has about 2 KiB.
+/// A ConfigMap of about 2 KiB.
 pub fn config_map(name: &str) -> Bytes {
     let line = "a line of settings as programs have them: some.key=some value\n";
     let data: serde_json::Map<String, Value> =
@@ -24,7 +24,7 @@ pub fn config_map(name: &str) -> Bytes {
     .into()
 }
 
-/// A Deployment as charts write them: two containers with probes, resources, environment and volumes.
+/// A Deployment like those of typical charts: two containers with probes, resources, environment and volumes.
 pub fn deployment(name: &str) -> Bytes {
     let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/instance": "bench"});
     let container = |name: &str, port: u16| {
@@ -66,7 +66,7 @@ pub fn deployment(name: &str) -> Bytes {
     .into()
 }
 
-/// What must be there before anything is measured: where to create it, and the object.
+/// Objects required before measuring: path to create them at, and object.
 pub fn foundations() -> Vec<(String, Value)> {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});

@@ -1,4 +1,4 @@
-//! Many pods that stand still: what a server uses when nothing happens.
+//! CPU usage of a server with many idle pods.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,16 @@ use crate::report::Sample;
 
 const PODS: u64 = 10_000;
 const DEPLOYMENTS: u64 = 10;
-/// Enough of them for all pods, at [`PODS_ON_A_NODE`] each.
+/// Enough nodes for all pods, at [`PODS_ON_A_NODE`] each.
 const NODES: u64 = 100;
 const PODS_ON_A_NODE: u64 = 110;
 const READY_WITHIN: Duration = Duration::from_mins(3);
-/// A server that simulates nothing shows no ready pod after this.
+/// A server that simulates no pods has no ready pod after this time.
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(15);
 const REST: Duration = Duration::from_secs(30);
 
-/// CPU time over half a minute with all pods ready, in per cent of a core.
+/// CPU usage over half a minute with all pods ready, in per cent of a core.
 pub async fn rest(server: &Server) -> Result<Sample> {
     let mut client = server.connect().await?;
     for n in 0..NODES {

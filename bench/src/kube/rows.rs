@@ -1,4 +1,4 @@
-//! What is measured, what is good enough, and in which order.
+//! Rows with goals, and the order of measuring.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct Row {
     goal: Goal,
 }
 
-/// Every row of the table, in its order.
+/// Rows of the table, in order.
 #[rustfmt::skip]
 pub const ROWS: &[Row] = &[
     row("get",         "GET one object",                                    Get,        CpuMicros, Times(8.0)),
@@ -53,7 +53,7 @@ pub const ROWS: &[Row] = &[
     row("rest",        "10,000 simulated pods at rest, of one core",        AtRest,     Percent,   AtMost(10.0)),
 ];
 
-/// What the table says of each row.
+/// Columns of the table.
 pub const COLUMNS: &[Column] = &[
     ("work", report::work),
     ("ours", report::ours),
@@ -65,8 +65,8 @@ pub const COLUMNS: &[Column] = &[
     ("wall, peer", report::peers_wall),
 ];
 
-/// The order of measuring: memory before lists have been made, a restart before anything is added. What comes after
-/// [`Create`] begins with servers of its own.
+/// Order of measuring: memory before lists are made, a restart before objects are added. Work after [`Create`] starts
+/// new servers.
 #[rustfmt::skip]
 const ORDER: &[Work] = &[
     Memory, ListWhole, ListPages, StartFull, Get, Apply, Deliver, DeliverApart, Create,
@@ -77,7 +77,7 @@ const fn row(name: &'static str, says: &'static str, work: Work, unit: Unit, goa
     Row { name, says, work, unit, goal }
 }
 
-/// The programs to compare, and where they may write.
+/// Programs to compare, with their data folders.
 pub struct Sides {
     sides: Vec<(Side, PathBuf)>,
 }
@@ -93,7 +93,7 @@ impl Sides {
     }
 }
 
-/// Measures the rows that are asked for, or all.
+/// Measures the requested rows, or all.
 pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Measured> {
     let asked: Vec<&Row> =
         ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|name| name == row.name)).collect();
@@ -111,7 +111,7 @@ pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Mea
     for work in ORDER {
         let Some(row) = asked.iter().find(|row| row.work == *work) else { continue };
         if work.begins_afresh() {
-            // What is idle beside it would still take its share of the machine.
+            // An idle server beside it would still use CPU time.
             servers.drain(..).try_for_each(Server::discard)?;
         }
         let measured = match work {
@@ -134,7 +134,7 @@ fn line(row: &Row, samples: &[Vec<Sample>]) -> Option<Line> {
     Some(Line { name, work: says, unit, goal, ours: figures(0)?, peer: figures(1), other: None })
 }
 
-/// One row: a turn ours, a turn the peer's, and again. Answers the samples of each side.
+/// Measures one row in turns. Returns the samples of each side.
 async fn turns(row: &Row, sides: &Sides, servers: &mut [Server], rounds: usize) -> Result<Vec<Vec<Sample>>> {
     let mut samples = vec![Vec::new(); sides.sides.len()];
     for round in 0..rounds {
@@ -172,7 +172,7 @@ async fn start_empty(side: &Side, folder: &Path) -> Result<Sample> {
     Ok(started(took))
 }
 
-/// Once, and ours alone: the peer has neither controllers nor nodes here.
+/// Measured once and for Longshore only: the peer runs without controllers and nodes here.
 async fn at_rest(sides: &Sides) -> Result<Vec<Vec<Sample>>> {
     let (side, folder) = &sides.sides[0];
     let (mut server, _) = Server::start(side.clone(), &folder.with_extension("rest")).await?;
@@ -187,7 +187,7 @@ fn started(took: Duration) -> Sample {
 }
 
 impl Work {
-    /// Whether it has servers of its own, which nobody has filled.
+    /// Whether it uses its own, empty servers.
     fn begins_afresh(self) -> bool {
         matches!(self, StartEmpty | AtRest)
     }

@@ -1,7 +1,7 @@
-//! The two servers: ours, and Kubernetes' own API server over etcd.
+//! The two servers: Longshore's embedded API, and kube-apiserver with etcd.
 //!
-//! Both keep their files below one folder, so on one disk, and both are asked by the same ServiceAccount with a
-//! bound token, authorised by RBAC, as a controller in a cluster is.
+//! Both store files below one folder, on the same disk. Both are used by the same ServiceAccount with a bound token,
+//! authorised by RBAC, like a controller in a cluster.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -18,17 +18,17 @@ use super::client::{Client, Target, client_certificate};
 use super::objects::{ACCOUNT, NAMESPACE, foundations};
 use crate::process::Process;
 
-/// The peer's administrator, in its token file.
+/// The peer's administrator token.
 const ADMIN_TOKEN: &str = "bench-administrator";
 const READY_WITHIN: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Which server, and the program that is it.
+/// Server and its program.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// `longshore serve`.
     Ours(PathBuf),
-    /// etcd and kube-apiserver, chosen by the program's first argument.
+    /// etcd and kube-apiserver, selected by the program's first argument.
     Peer(PathBuf),
 }
 
@@ -36,14 +36,14 @@ pub struct Server {
     side: Side,
     folder: PathBuf,
     processes: Vec<Process>,
-    /// As administrator.
+    /// Administrator's credentials.
     admin: Target,
-    /// As the account that the measured requests come from; set by [`Server::prepare`].
+    /// Credentials of the measured requests, set by [`Server::prepare`].
     account: Option<(Target, String)>,
 }
 
 impl Server {
-    /// Starts it on this folder and waits until it is ready; says how long that took.
+    /// Starts the server and waits until it is ready. Returns how long that took.
     pub async fn start(side: Side, folder: &Path) -> Result<(Self, Duration)> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let command = match &side {
@@ -62,7 +62,7 @@ impl Server {
         Ok((Self { side, folder: folder.to_owned(), processes, admin, account: None }, took))
     }
 
-    /// Makes what every row needs, and the account that will ask.
+    /// Creates the objects for all rows, and the account of the measured requests.
     pub async fn prepare(&mut self) -> Result<()> {
         let mut client = self.admin.connect().await?;
         for (path, object) in foundations() {
@@ -77,7 +77,7 @@ impl Server {
         Ok(())
     }
 
-    /// Stops it and starts it again on what it has kept; says how long the start took.
+    /// Restarts the server on its data. Returns how long the start took.
     pub async fn restart(&mut self) -> Result<Duration> {
         self.end()?;
         let (mut again, took) = Self::start(self.side.clone(), &self.folder).await?;
@@ -88,13 +88,13 @@ impl Server {
         Ok(took)
     }
 
-    /// Stops it, and removes what it has kept.
+    /// Stops the server and deletes its data.
     pub fn discard(mut self) -> Result<()> {
         self.end()?;
         fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
     }
 
-    /// The last started process goes first: what it leans on is there until it has gone.
+    /// Stops processes in reverse order of their start, because later ones depend on earlier ones.
     fn end(&mut self) -> Result<()> {
         while let Some(process) = self.processes.pop() {
             process.stop()?;
@@ -107,13 +107,13 @@ impl Server {
         Ok((target.with_token(token)?, token.to_owned()))
     }
 
-    /// A connection of its own.
+    /// Opens a connection.
     pub async fn connect(&self) -> Result<Client> {
         let (account, _) = self.account.as_ref().context("the server has not been prepared")?;
         account.connect().await
     }
 
-    /// Processor time of all its processes.
+    /// CPU time of all its processes.
     pub fn cpu(&self) -> Result<Duration> {
         self.processes.iter().map(Process::cpu).sum()
     }
@@ -165,7 +165,7 @@ fn peer(program: &Path, folder: &Path) -> Result<Commands> {
     Ok((address, vec![("etcd", etcd), ("kube-apiserver", api)]))
 }
 
-/// Asks until the server says that it is ready, which is when it can be asked at all and `/readyz` is 200.
+/// Polls until the server is reachable and `/readyz` returns 200.
 async fn ready(
     side: &Side,
     folder: &Path,
@@ -205,7 +205,7 @@ fn administrator(side: &Side, folder: &Path, address: SocketAddr) -> Result<Targ
     }
 }
 
-/// The certificates by which one knows the server.
+/// CA certificates of the server.
 fn roots(side: &Side, folder: &Path) -> Result<Vec<u8>> {
     Ok(fs::read(folder.join(match side {
         Side::Ours(_) => "data/pki/ca.crt",

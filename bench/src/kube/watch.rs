@@ -1,4 +1,4 @@
-//! Many watchers: how soon all of them have a change, and what they cost in memory.
+//! Many watchers: delivery latency and memory.
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,23 @@ use super::server::Server;
 use crate::report::Sample;
 
 const WATCHERS: usize = 1_000;
-/// So many changes, one after the other, make a turn.
+/// Number of sequential changes per turn.
 const CHANGES: usize = 10;
 const WATCHERS_IN_MEMORY: usize = 100;
-/// What Kubernetes' server allows on one connection.
+/// kube-apiserver's limit of streams per connection.
 pub const SHARING: usize = 100;
-/// What creating and connecting has left is given back, or it never is.
+/// Time for memory used by creates and connections to be freed.
 const SETTLE: Duration = Duration::from_secs(5);
-/// Handshakes under way at once.
+/// Number of concurrent TLS handshakes.
 const AT_ONCE: usize = 32;
 const DELIVERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// One change to all watchers: the time from sending it to the last delivery, in milliseconds. So many of them share
-/// a connection, as the watches of one program do.
+/// Sends changes to all watchers. Returns the time from sending to the last delivery, in milliseconds. `sharing`
+/// watchers share a connection, like the watches of one program.
 pub async fn deliver(server: &Server, sharing: usize) -> Result<Sample> {
     let mut writer = server.connect().await?;
     let (told, mut deliveries) = mpsc::unbounded_channel();
-    // Dropped, it ends them all.
+    // Dropping the set aborts the tasks.
     let mut receivers = JoinSet::new();
     for (client, body) in watchers(server, WATCHERS, sharing).await? {
         receivers.spawn(receive(client, body, told.clone()));
@@ -41,7 +41,7 @@ pub async fn deliver(server: &Server, sharing: usize) -> Result<Sample> {
     drop(told);
     let path = format!("{}/{}", config_maps(NAMESPACE), filled_name(0));
     let mut times = Vec::new();
-    // The first change wakes what has never been awake.
+    // The first change is a warm-up.
     for change in 0..=CHANGES {
         let began = Instant::now();
         let written =
@@ -61,7 +61,7 @@ pub async fn deliver(server: &Server, sharing: usize) -> Result<Sample> {
     Ok(Sample { value: counted[CHANGES / 2], wall: None })
 }
 
-/// Resident memory in MiB, with watchers who wait.
+/// Resident memory in MiB with idle watchers.
 pub async fn memory(server: &Server) -> Result<Sample> {
     let _waiting = watchers(server, WATCHERS_IN_MEMORY, 1).await?;
     tokio::time::sleep(SETTLE).await;
@@ -87,7 +87,7 @@ async fn watchers(server: &Server, count: usize, sharing: usize) -> Result<Vec<(
     Ok(watchers.into_iter().flatten().collect())
 }
 
-/// Tells when each event was there, and which version it carries.
+/// Reports the time and the resource version of each event.
 async fn receive(
     _client: Client,
     mut body: Incoming,
@@ -108,7 +108,7 @@ async fn receive(
     Ok(())
 }
 
-/// Found by its name: reading a thousand documents would cost more than delivering them.
+/// Searched by name: parsing a thousand documents would cost more than delivering them.
 fn version_in(event: &[u8]) -> Result<String> {
     let event = std::str::from_utf8(event)?;
     let Some((_, version)) = event.split_once("\"resourceVersion\":\"") else {

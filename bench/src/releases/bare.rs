@@ -1,7 +1,7 @@
-//! The least that such releases cost a cluster: their objects and their records, written by a client that does nothing else.
+//! Lower bound for installing releases: a client that only writes their objects and records.
 //!
-//! It renders nothing, looks at nothing, asks nobody and acts as the administrator: no way of installing a chart that leaves the
-//! same behind can be faster on the same machine. What the cluster does about the objects by itself is in it, as for everybody.
+//! It renders nothing, reads nothing and acts as administrator, so no installer that leaves the same objects can be
+//! faster on this machine. The cluster's own reactions to the objects are included, as in the other rows.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::door::Person;
 const PREFIX: &str = "pattern";
 const PATTERN: &str = "pattern-0";
 
-/// Where the kinds of the chart are, below their namespace.
+/// API paths of the chart's kinds.
 const KINDS: &[(&str, &str, &str)] = &[
     ("ServiceAccount", "/api/v1", "serviceaccounts"),
     ("Service", "/api/v1", "services"),
@@ -33,12 +33,12 @@ const KINDS: &[(&str, &str, &str)] = &[
 pub struct Bare {
     client: Client,
     record: Secret,
-    /// Group and version, resource, and the text, in which [`PATTERN`] is to be replaced.
+    /// API group path, resource and manifest, in which [`PATTERN`] is replaced.
     objects: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Bare {
-    /// Learns from one release what is to be written for each.
+    /// Copies objects and record from one release.
     pub async fn of(ours: &Ours, cluster: &Cluster, longshore: &Path, archive: &Path) -> Result<Self> {
         let printed = Command::new(longshore).args(["template", PATTERN]).arg(archive).output()?;
         ensure!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
@@ -59,7 +59,7 @@ impl Bare {
         Ok(Self { client: cluster.client.clone(), record, objects })
     }
 
-    /// For everybody `each` releases, one after the other, all people at a time.
+    /// Writes `each` releases per user sequentially, for all users concurrently.
     pub async fn one_by_one(&self, people: &[Person], prefix: &str, each: usize) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(people.iter().map(async |person| {
@@ -107,7 +107,7 @@ impl Bare {
         record
     }
 
-    /// Deletes everything of everybody's that was written so.
+    /// Deletes everything that was written.
     pub async fn remove(&self, people: &[Person], prefix: &str, each: usize) -> Result<()> {
         try_join_all(people.iter().map(async |person| {
             for number in 0..each {

@@ -1,4 +1,4 @@
-//! The chart that everybody installs: Deployment, Service, ServiceAccount and Ingress, written as most charts are.
+//! The chart of this benchmark: Deployment, Service, ServiceAccount and Ingress, written like typical charts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Below the folder of the chart: name and text.
+/// Files of the chart: path and text.
 const FILES: &[(&str, &str)] = &[
     ("Chart.yaml", include_str!("chart/Chart.yaml")),
     ("values.yaml", include_str!("chart/values.yaml")),
@@ -18,7 +18,7 @@ const FILES: &[(&str, &str)] = &[
     ("templates/NOTES.txt", include_str!("chart/templates/NOTES.txt")),
 ];
 
-/// Packs the chart below `folder`; both sides get this archive.
+/// Packs the chart below `folder`. Both sides install this archive.
 pub fn pack(folder: &Path) -> Result<PathBuf> {
     let chart = folder.join("web");
     fs::create_dir_all(chart.join("templates"))

@@ -1,5 +1,4 @@
-//! A cluster that releases are installed on, seen by its administrator: room for what is to come, which records say
-//! `deployed`, and which requests it has answered.
+//! The cluster for releases, with an administrator's client: capacity, deployed records, and request counts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -21,9 +20,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::door::Person;
 
-/// A node has room for 110 pods; all pods of all rows are to have some.
+/// Enough nodes for all pods of all rows, at 110 pods per node.
 const NODES: usize = 16;
-/// More than anybody will use.
+/// More than any row uses.
 const PLENTY: &str = "1P";
 const WITHIN: Duration = Duration::from_mins(5);
 
@@ -57,7 +56,7 @@ impl Cluster {
         Ok(Self { client, deployed: told, _following: following })
     }
 
-    /// Makes nodes enough.
+    /// Creates the nodes.
     pub async fn add_nodes(&self) -> Result<()> {
         let amounts = json!({"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "256Gi"});
         for number in 0..NODES {
@@ -74,7 +73,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Lets people have as much as they like; returns when the cluster knows.
+    /// Raises the users' quotas; returns when the quotas are in effect.
     pub async fn allow(&self, people: &[Person]) -> Result<()> {
         let workspaces: Api<Workspace> = Api::all(self.client.clone());
         for person in people {
@@ -97,13 +96,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Resolves when the first record of a release says that it is deployed.
+    /// Resolves when the first record of a release is `deployed`.
     pub async fn deployed(&self, namespace: &str, release: &str) -> Result<()> {
         let wanted = format!("{namespace}/sh.helm.release.v1.{release}.v1");
         self.until(|deployed| deployed.contains(&wanted)).await
     }
 
-    /// Resolves when the first records of all of these say so.
+    /// Resolves when the first records of all releases are `deployed`.
     pub async fn all_deployed(&self, releases: &[(String, String)]) -> Result<()> {
         let wanted: Vec<String> =
             releases.iter().map(|(ns, name)| format!("{ns}/sh.helm.release.v1.{name}.v1")).collect();
@@ -113,7 +112,7 @@ impl Cluster {
         .await
     }
 
-    /// Resolves when nothing runs any more in their namespaces: what was removed would still be work for the cluster.
+    /// Resolves when the users' namespaces have no pods: pods that terminate would still load the cluster.
     pub async fn emptied(&self, people: &[Person]) -> Result<()> {
         for person in people {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), &person.id);
@@ -136,7 +135,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// How many requests that write it has answered so far, by what they were about.
+    /// Number of write requests handled so far, by resource.
     pub async fn writes(&self) -> Result<BTreeMap<String, u64>> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         Ok(writes_in(&self.client.request_text(request).await?))
@@ -152,7 +151,7 @@ fn has_plenty(quota: &ResourceQuota) -> bool {
     hard.is_some_and(|hard| hard.values().all(|amount| amount.0 == PLENTY))
 }
 
-/// The verbs of requests that write, as Kubernetes' own server calls them in its metrics, and ours.
+/// Verbs of write requests, as named in the metrics of kube-apiserver and of the embedded server.
 const WRITES: &[&str] = &[
     "POST",
     "PUT",
@@ -167,7 +166,7 @@ const WRITES: &[&str] = &[
     "deletecollection",
 ];
 
-/// Requests that write, by resource, out of a server's metrics. What is only tried does not count.
+/// Write requests by resource, from a server's metrics. Dry runs are not counted.
 pub fn writes_in(metrics: &str) -> BTreeMap<String, u64> {
     let mut writes = BTreeMap::new();
     for (line, count) in requests_in(metrics) {
@@ -178,7 +177,7 @@ pub fn writes_in(metrics: &str) -> BTreeMap<String, u64> {
     writes
 }
 
-/// Requests that are about no resource, such as questions what there is, out of our server's metrics.
+/// Requests without a resource, such as discovery, from Longshore's metrics.
 pub fn others_in(metrics: &str) -> u64 {
     requests_in(metrics).filter(|(line, _)| label(line, "verb") == "other").map(|(_, count)| count).sum()
 }
@@ -197,7 +196,7 @@ fn label<'l>(line: &'l str, name: &str) -> &'l str {
     found.and_then(|value| value.strip_suffix('"')).unwrap_or_default()
 }
 
-/// What was counted since, where anything was.
+/// Counters that increased, with their increase.
 pub fn since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let grown = after.into_iter().map(|(name, count)| {
         let grown = count - before.get(&name).copied().unwrap_or_default();

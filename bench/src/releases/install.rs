@@ -1,4 +1,4 @@
-//! Installing many releases: by people at our door, and by as many who run `helm install`.
+//! Installation of many releases: through the platform's API, and by concurrent `helm install` processes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,18 +14,18 @@ use tokio::task::spawn_blocking;
 use super::cluster::Cluster;
 use crate::door::{Person, Server};
 
-/// A server of ours on a cluster, and people on it who have the chart at hand.
+/// A Longshore server with users and the uploaded chart.
 pub struct Ours {
     pub server: Server,
     pub people: Vec<Person>,
     package: String,
 }
 
-/// A release by its namespace and name.
+/// Namespace and name of a release.
 pub type Name = (String, String);
 
 impl Ours {
-    /// So many people register, may have as much as they like, and bring the chart.
+    /// Registers users, raises their quotas and uploads the chart.
     pub async fn new(server: Server, cluster: &Cluster, people: usize, archive: &Path) -> Result<Self> {
         let people = try_join_all((0..people).map(|number| server.register(number))).await?;
         cluster.allow(&people).await?;
@@ -33,13 +33,13 @@ impl Ours {
         Ok(Self { server, people, package })
     }
 
-    /// Asks for one.
+    /// Requests one release.
     pub async fn ask(&self, person: &Person, name: &str) -> Result<()> {
         let body = json!({"namespace": person.id, "name": name, "chart": {"package": self.package}});
         self.server.call(Some(person), Method::POST, "releases", Some(&body), 201).await.map(drop)
     }
 
-    /// Everybody asks for `each` releases, one after the other has been deployed.
+    /// Every user installs `each` releases sequentially, waiting until each is deployed.
     pub async fn one_by_one(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(self.people.iter().map(async |person| {
@@ -54,7 +54,7 @@ impl Ours {
         Ok(began.elapsed())
     }
 
-    /// Everybody asks for `each` releases as fast as they are answered; until all are deployed.
+    /// Every user requests `each` releases without waiting. Returns when all are deployed.
     pub async fn all_together(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(self.people.iter().map(async |person| {
@@ -77,7 +77,7 @@ impl Ours {
         self.people.iter().flat_map(numbers)
     }
 
-    /// Deletes them again; returns when they are gone.
+    /// Deletes the releases and waits until they are gone.
     pub async fn remove(&self, prefix: &str, each: usize) -> Result<()> {
         try_join_all(self.people.iter().map(async |person| {
             for number in 0..each {
@@ -90,7 +90,7 @@ impl Ours {
         .map(drop)
     }
 
-    /// Resolves when everything that everybody has is ready.
+    /// Resolves when all releases of all users are ready.
     pub async fn settled(&self, each: usize) -> Result<()> {
         try_join_all(
             self.people
@@ -125,17 +125,17 @@ async fn bring(server: &Server, person: &Person, archive: &Path) -> Result<Strin
     told["package"].as_str().map(str::to_owned).context("a package without a name")
 }
 
-/// The real Helm, for the same people.
+/// The real Helm, for the same namespaces.
 pub struct Helm {
     pub program: PathBuf,
     pub kubeconfig: PathBuf,
     pub archive: PathBuf,
-    /// Its own caches, so that nobody's home is touched.
+    /// Its own home with caches.
     pub home: PathBuf,
 }
 
 impl Helm {
-    /// For everybody `each` releases, one after the other, all people at a time.
+    /// Every user installs `each` releases sequentially, all users concurrently.
     pub async fn one_by_one(&self, people: &[Person], prefix: &str, each: usize) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(people.iter().map(async |person| {

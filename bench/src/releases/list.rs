@@ -1,4 +1,4 @@
-//! A list of many releases, asked for again and again.
+//! Latency of a list of many releases.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ const A_SECOND: u32 = 200;
 const COUNT: u32 = 20 * A_SECOND;
 const AT_ONCE: usize = 32;
 const WITHIN: Duration = Duration::from_mins(5);
-/// What is still to be told of the last of them is told by then.
+/// Pending updates are complete after this time.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// What is asked for: pages of 50, filtered in different ways, in different orders.
+/// Pages of 50 with various filters and orders.
 const QUERIES: &[&str] = &[
     "sort=-updated&q=app-1",
     "sort=name&status=resting&field=chart=chart-7",
@@ -30,7 +30,7 @@ const QUERIES: &[&str] = &[
     "sort=chart&label=tier=front",
 ];
 
-/// The 99th percentile of all answers in milliseconds, and the largest of them in kilobytes.
+/// 99th percentile of latency in milliseconds, and the largest response in kilobytes.
 pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
     let person = server.register(0).await?;
     fill(cluster, &person).await?;
@@ -44,7 +44,7 @@ pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
         let (status, body) =
             server.send(Some(&person), Method::GET, &path, "application/json", Bytes::new()).await?;
         ensure!(status == 200, "{path}: {status} {}", String::from_utf8_lossy(&body));
-        // From the moment at which it was due: who is late has waited.
+        // Measured from the scheduled time, so that queueing counts.
         let took = due.elapsed().as_secs_f64() * 1e3;
         let items = serde_json::from_slice::<Value>(&body)?["items"].as_array().map_or(0, Vec::len);
         ensure!(items == 50, "{path}: {items} releases");
@@ -58,7 +58,7 @@ pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
     Ok((took[took.len() * 99 / 100], largest as f64 / 1e3))
 }
 
-/// Releases that somebody wrote by hand, and that nobody looks after.
+/// Releases without controller: suspended.
 async fn fill(cluster: &Cluster, owner: &Person) -> Result<()> {
     let releases: Api<HelmRelease> = Api::namespaced(cluster.client.clone(), &owner.id);
     stream::iter(0..RELEASES)
@@ -80,7 +80,7 @@ async fn fill(cluster: &Cluster, owner: &Person) -> Result<()> {
         .await
 }
 
-/// Returns when all are on the list, and each says that nobody looks after it.
+/// Returns when the list contains all releases as suspended.
 async fn listed(server: &Server, person: &Person) -> Result<()> {
     let began = Instant::now();
     loop {

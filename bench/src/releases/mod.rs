@@ -1,8 +1,14 @@
-//! `releases`: many releases of one small chart, beside `helm install` of the real Helm 4 on the same cluster, by turns.
+//! `releases`: many releases of a small chart, against `helm install` of the real Helm 4 on the same cluster, in turns.
 //!
-//! Modules in reading order: the chart that everybody installs ([`chart`]), the cluster that it is installed on ([`cluster`]), how
-//! ([`install`]), what it costs at least ([`bare`]), a list of many ([`list`]), and what is done when nothing has changed ([`rest`]). People ask at our door
-//! ([`crate::door`]); ten of them, each in a namespace of their own, are ten at a time, for Helm too.
+//! Modules:
+//! - [`chart`]: the chart
+//! - [`cluster`]: the cluster
+//! - [`install`]: installation by both sides
+//! - [`bare`]: lower bound
+//! - [`list`]: a long list
+//! - [`rest`]: idle costs
+//!
+//! Requests go through [`crate::door`]. Ten users with a namespace each work concurrently, for Helm too.
 
 mod bare;
 mod chart;
@@ -40,15 +46,15 @@ pub struct ReleasesArgs {
 }
 
 const PEOPLE: usize = 10;
-/// How many releases each of them installs one after the other, and all together.
+/// Number of releases per user, installed sequentially and all at once.
 const FEW: usize = 20;
 const MANY: usize = 100;
-/// How many are looked at once more.
+/// Number of releases that are touched.
 const TOUCHED: usize = 100;
 
 struct Row {
     name: &'static str,
-    /// What is measured together has one word here.
+    /// Rows with the same word are measured together.
     work: &'static str,
     says: &'static str,
     unit: Unit,
@@ -59,7 +65,7 @@ const fn row(name: &'static str, work: &'static str, says: &'static str, unit: U
     Row { name, work, says, unit, goal }
 }
 
-/// Every row of the table, in its order.
+/// Rows of the table, in order.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row("install",         "install",   "200 releases, ten at a time, until deployed",         Millis,    Times(8.0)),
@@ -86,14 +92,14 @@ const COLUMNS: &[Column] = &[
     ("result", report::result),
 ];
 
-/// What came of the rows so far.
+/// Results so far.
 struct Table {
     only: Vec<String>,
     lines: Vec<Line>,
 }
 
 impl Table {
-    /// Whether anybody wants to know of this work.
+    /// Whether a row of this work was requested.
     fn wants(&self, work: &str) -> bool {
         let named = |row: &Row| self.only.is_empty() || self.only.iter().any(|name| name == row.name);
         ROWS.iter().any(|row| row.work == work && named(row))
@@ -190,7 +196,7 @@ async fn on_real(
         table.enter("bare", &bare_turns, &peers_turns);
     }
     if table.wants("thousand") || table.wants("idle") {
-        // Its memory is to be that of this work.
+        // A new server, so that its memory is that of this work.
         ours.server.stop()?;
         ours.server = start()?;
         let took = ours.all_together(&cluster, "many", MANY).await?;
@@ -244,7 +250,7 @@ async fn long_list(run: &RunArgs, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// A server with a cluster of its own, with room for everything, and that cluster.
+/// A server with its embedded cluster and capacity for everything.
 async fn embedded(run: &RunArgs, name: &str) -> Result<(Server, Cluster)> {
     let folder = run.folder.join(name);
     std::fs::create_dir_all(&folder)?;

@@ -1,4 +1,4 @@
-//! What is done when nothing has changed: at rest, and when a release is looked at once more.
+//! Idle costs: without any change, and after a no-op update of releases.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::door::Server;
 
 const SETTLE: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_mins(1);
-/// Whatever follows from a touch has followed by then.
+/// All effects of a touch are complete after this time.
 const FOLLOWED: Duration = Duration::from_secs(5);
 
-/// What others write all the time: Leases are renewed, nodes tell that they live.
+/// Resources that other clients write continuously: leases and node status.
 const OTHERS: &[&str] = &["leases", "nodes"];
 
-/// How many requests have written anything in a minute, and per cent of a core that our server used.
+/// Write requests per minute, and the server's CPU usage in per cent of a core.
 pub async fn idle(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
     tokio::time::sleep(SETTLE).await;
     let (cpu, began, before) = (server.cpu()?, Instant::now(), cluster.writes().await?);
@@ -34,8 +34,8 @@ pub async fn idle(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
     Ok((ours as f64, 100.0 * used))
 }
 
-/// Touches releases so that each is looked at, on the server's own cluster; how many requests wrote beside the
-/// touches, and how many asked what there is.
+/// Touches releases on the server's own cluster, so that each is reconciled. Returns the number of other write
+/// requests, and of discovery requests.
 pub async fn touched(server: &Server, cluster: &Cluster, names: &[Name]) -> Result<(f64, f64)> {
     let before = server.metrics().await?;
     ensure!(!writes_in(&before).is_empty(), "the server does not count requests");

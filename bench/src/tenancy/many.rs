@@ -1,4 +1,4 @@
-//! What many people and workspaces cost: to recognise one of them, and to know of all of them.
+//! Costs of many users and workspaces: authentication latency and memory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use super::{USERS, WORKSPACES, line};
 use crate::door::{Person, Server};
 use crate::report::{Goal, Line, Unit};
 
-/// How many are made together.
+/// Number of concurrent creations.
 const AT_ONCE: usize = 32;
-/// How often each token is shown.
+/// Number of authentications per token.
 const TIMES: usize = 50;
-/// A server that has nothing to do settles down.
+/// Time for the server to become idle.
 const SETTLE: Duration = Duration::from_secs(5);
 
 pub async fn measure(longshore: &Path, folder: &Path, rounds: usize) -> Result<Vec<Line>> {
@@ -51,7 +51,7 @@ pub async fn measure(longshore: &Path, folder: &Path, rounds: usize) -> Result<V
         server.stop()?;
         anyhow::Ok(resident)
     };
-    // The first start brings in definitions and roles, which no later one does: it is no measure of anything.
+    // The first start creates CRDs and roles, which later starts do not, so it is not measured.
     resident().await?;
     let mut idle = Vec::new();
     for _ in 0..rounds {
@@ -88,7 +88,7 @@ pub async fn measure(longshore: &Path, folder: &Path, rounds: usize) -> Result<V
     lines.into_iter().map(|line| line.context("nothing was measured")).collect()
 }
 
-/// Everybody registers, which gives each a personal workspace, and some make one that they share.
+/// Registers all users, each with a personal workspace, and creates shared workspaces for some.
 async fn fill(server: &Server) -> Result<Vec<Person>> {
     let people: Vec<Person> =
         stream::iter(0..USERS).map(|number| server.register(number)).buffered(AT_ONCE).try_collect().await?;
@@ -100,7 +100,7 @@ async fn fill(server: &Server) -> Result<Vec<Person>> {
     Ok(people)
 }
 
-/// Shows everybody's token again and again; the 99th percentile, in microseconds.
+/// Authenticates every token repeatedly. Returns the 99th percentile in microseconds.
 async fn recognise(tenancy: &Tenancy, people: &[Person]) -> Result<f64> {
     let mut micros = Vec::with_capacity(TIMES * people.len());
     for _ in 0..TIMES {

@@ -1,8 +1,8 @@
-//! `tenancy`: people and workspaces on one server. There is no peer: the goals are limits.
+//! `tenancy`: many users and workspaces on one server. There is no peer; goals are limits.
 //!
-//! Two clusters: the server's own embedded one, for what a person waits for ([`waiting`]), and one in this process that the
-//! server reaches by its kubeconfig, so that what it holds itself can be told from what its cluster holds ([`many`]). [`crate::door`]
-//! asks the server as people do.
+//! Two clusters are used: the server's embedded one for latency ([`waiting`]), and one in this process that the server
+//! reaches by kubeconfig, so that the server's memory is measured without its cluster's ([`many`]). [`crate::door`] is
+//! the client.
 
 mod many;
 mod waiting;
@@ -13,7 +13,7 @@ use clap::Args;
 use crate::RunArgs;
 use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 
-/// How many there are when what many cost is measured.
+/// Number of users and workspaces for measurements of scale.
 pub const USERS: usize = 2_000;
 pub const WORKSPACES: usize = 500;
 
@@ -36,7 +36,7 @@ pub async fn bench(args: TenancyArgs) -> Result<()> {
     report::publish("tenancy", &measured, COLUMNS, run.rounds, &run.output)
 }
 
-/// A line of the table; there is at least one sample.
+/// A row of the table; `None` without samples.
 fn line(name: &'static str, work: &'static str, unit: Unit, goal: Goal, values: &[f64]) -> Option<Line> {
     let samples: Vec<Sample> = values.iter().map(|value| Sample { value: *value, wall: None }).collect();
     Some(Line { name, work, unit, goal, ours: Figures::of(&samples)?, peer: None, other: None })

@@ -1,4 +1,4 @@
-//! What somebody waits for who registers: on the server's own embedded cluster.
+//! Registration latency, on the server's embedded cluster.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::line;
 use crate::door::Server;
 use crate::report::{Goal, Line, Unit};
 
-/// How many register together.
+/// Number of concurrent registrations.
 const AT_ONCE: usize = 50;
 
 pub async fn measure(longshore: &Path, folder: &Path, rounds: usize) -> Result<Vec<Line>> {

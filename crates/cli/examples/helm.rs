@@ -1,4 +1,4 @@
-//! Helm's commands alone, without the server: what is quick to build is quick to try.
+//! Helm's commands without the server, for fast builds.
 //!
 //! `cargo run -p cli --example helm -- lint CHART`
 

@@ -1,6 +1,6 @@
-//! The command line: what can be typed, and the commands that need no server in this process.
+//! Command line: argument definitions, and the commands that run no server in this process.
 //!
-//! Output for people and programs goes to standard output, complaints to standard error.
+//! Results go to standard output, errors and notes to standard error.
 
 pub mod helm;
 pub mod node;
@@ -120,14 +120,14 @@ pub fn completion(shell: Shell) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// The environment of this process, without what is no text.
+/// Environment variables of this process that are valid UTF-8.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
 }
 
-/// Writes a command's result; a reader that has gone away (`| head`) is no error.
+/// Writes a command's result to standard output. A closed pipe (`| head`) is not an error.
 pub fn print(text: &str) -> io::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -146,7 +146,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// All help there is, but that of Helm's commands, whose words are Helm's.
+    /// Help texts of all commands except Helm's, whose texts are Helm's.
     #[test]
     fn every_help() {
         fn write(command: &mut clap::Command, path: &str, picture: &mut String) {

@@ -1,7 +1,7 @@
-//! Who asks, and what they may do.
+//! The caller of a request and its permissions.
 //!
-//! Every call through any door carries an [`Actor`]. The platform's own rules are asked by [`Actor::may`]; what an actor does in
-//! Kubernetes is done under [`Actor::impersonation`], so that Kubernetes decides.
+//! Every request carries an [`Actor`], whatever the transport. [`Actor::may`] checks the platform's own rules.
+//! Kubernetes requests are made with [`Actor::impersonation`], so that Kubernetes authorises them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::ids::{TokenId, UserId, WorkspaceName};
 use crate::roles::{Capability, PlatformRole, WorkspaceRole};
 use crate::scopes::Scopes;
 
-/// Who asks, with all that was known of them when they did.
+/// An authenticated caller with its roles at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     pub who: Who,
@@ -25,17 +25,17 @@ pub enum Who {
         id: UserId,
         /// The name of the User object.
         account: String,
-        /// The UID of the User object: another account under the same name is somebody else.
+        /// UID of the User object. A new account with the same name has another UID.
         uid: String,
     },
-    /// A program inside the cluster.
+    /// A workload inside the cluster.
     ServiceAccount { namespace: String, name: String },
 }
 
-/// By what they were recognised.
+/// Authentication method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// A session of the console or the command line.
+    /// Session of the console or the command line.
     Session {
         id: String,
     },
@@ -43,33 +43,33 @@ pub enum Via {
         id: TokenId,
         scopes: Scopes,
     },
-    /// A token of Kubernetes.
+    /// Kubernetes bearer token.
     Kubernetes,
 }
 
-/// Where something is to be done.
+/// Scope of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Place<'a> {
-    /// On the platform itself.
+    /// The platform itself.
     Platform,
     Workspace(&'a WorkspaceName),
 }
 
-/// Why an actor may not.
+/// Authorisation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("your roles do not include {0}")]
     Role(Capability),
     #[error("this token is not good for {0}")]
     Scope(Capability),
-    /// What somebody may not see is not there for them.
+    /// A workspace that the caller may not see is reported as not found.
     #[error("there is no workspace `{0}`")]
     Unseen(WorkspaceName),
     #[error("this needs a sign-in of the person, or a token that is good for everything")]
     NotThemselves,
     #[error("only an administrator of the platform can use asAdministrator")]
     NotAdministrator,
-    /// They have no role in the workspace, whatever they may do elsewhere.
+    /// The account has no role in the workspace, whatever its other roles are.
     #[error("the account has no role in workspace `{0}`")]
     NoMember(WorkspaceName),
 }
@@ -87,7 +87,7 @@ impl Refusal {
     }
 }
 
-/// As whom a request is made to Kubernetes.
+/// The identity that a Kubernetes request impersonates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Impersonation {
     user: String,
@@ -95,12 +95,12 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// The ServiceAccount of a release's own namespace, without further groups.
+    /// The ServiceAccount in the release's own namespace, without further groups.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self { user: format!("system:serviceaccount:{namespace}:{name}"), groups: Vec::new() }
     }
 
-    /// An administrator of the platform, with the group that is bound to cluster-admin and no other.
+    /// An administrator of the platform, with only the group that is bound to cluster-admin.
     pub fn administrator(id: &UserId) -> Self {
         Self { user: format!("longshore:user:{id}"), groups: vec![administrator_group(id)] }
     }
@@ -114,19 +114,19 @@ impl Impersonation {
     }
 }
 
-/// The group that is bound to cluster-admin for one administrator of the platform. Calls that the administrator makes
-/// directly carry it, and writes of one version of a release that the administrator asked for with `asAdministrator`.
+/// The group that is bound to cluster-admin for one administrator of the platform. It is part of the administrator's
+/// direct requests, and of writes of a release version that the administrator requested with `asAdministrator`.
 pub fn administrator_group(id: &UserId) -> String {
     format!("longshore:platform:admin:{id}")
 }
 
-/// The group of those who have `role` in `workspace`, as RoleBindings name it.
+/// The group of members with `role` in `workspace`, as RoleBindings name it.
 pub fn group(workspace: &WorkspaceName, role: WorkspaceRole) -> String {
     format!("longshore:ws:{workspace}:{role}")
 }
 
 impl Actor {
-    /// Whether they may do `what` at `place`.
+    /// Checks whether the actor may do `what` at `place`.
     pub fn may(&self, what: Capability, place: Place<'_>) -> Result<(), Refusal> {
         let workspace = match place {
             Place::Platform => None,
@@ -156,7 +156,8 @@ impl Actor {
             || workspace.and_then(|name| self.memberships.get(name)).is_some_and(|role| role.may(what))
     }
 
-    /// The person, where what is asked for concerns their own account: no program, and no token that was made for less.
+    /// The user id, for operations on the user's own account. Fails for service accounts and for tokens with limited
+    /// scopes.
     pub fn themselves(&self) -> Result<&UserId, Refusal> {
         let whole = match &self.via {
             Via::Token { scopes, .. } => scopes.are_all(),
@@ -169,7 +170,7 @@ impl Actor {
         }
     }
 
-    /// The person's id, whatever their token is good for.
+    /// The user id, whatever the token's scopes.
     pub fn id(&self) -> Option<&UserId> {
         match &self.who {
             Who::Person { id, .. } => Some(id),
@@ -177,7 +178,7 @@ impl Actor {
         }
     }
 
-    /// The administrator of the platform who asks, with a credential that is not limited.
+    /// The id of a platform administrator with an unscoped credential.
     pub fn administrator(&self) -> Result<&UserId, Refusal> {
         if self.is_platform_admin() { self.themselves() } else { Err(Refusal::NotAdministrator) }
     }
@@ -186,8 +187,8 @@ impl Actor {
         self.platform.contains(&PlatformRole::Admin)
     }
 
-    /// The identity of a call that they make directly and that concerns no release: all of their groups. A token that is
-    /// good for less than its owner does not get here: what it may not do is refused by [`Actor::may`] first.
+    /// The identity of direct requests that concern no release, with all groups of the actor. Scoped tokens do not get
+    /// here: [`Actor::may`] refuses first what their scopes do not cover.
     pub fn impersonation(&self) -> Impersonation {
         match &self.who {
             Who::Person { id, .. } => {
@@ -202,8 +203,8 @@ impl Actor {
         }
     }
 
-    /// The identity of what is done for a release of `workspace`: the group of that workspace and no other, if role and
-    /// token allow `what` there. An administrator of the platform who is no member acts as a developer.
+    /// The identity of requests for a release of `workspace`, with that workspace's group only. Requires that role and
+    /// token allow `what` there. A platform administrator who is not a member acts as a developer.
     pub fn impersonation_in(
         &self,
         what: Capability,
@@ -222,7 +223,7 @@ impl Actor {
         Ok(Impersonation { user: format!("longshore:user:{id}"), groups: vec![group(workspace, role)] })
     }
 
-    /// For the audit trail and for logs.
+    /// Name in audit records and logs.
     pub fn label(&self) -> String {
         match &self.who {
             Who::Person { id, .. } => id.to_string(),

@@ -1,4 +1,4 @@
-//! What time it is, asked of one trait, so that tests can hold it.
+//! Wall-clock time behind a trait, so that tests can control it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -19,7 +19,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// `at + by`, or the last moment that there is. Lengths of time come from objects: the operator `+` panics on overflow.
+/// Returns `at + by`, saturating. Durations come from objects, and the operator `+` panics on overflow.
 pub fn after(at: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     at.checked_add(by).unwrap_or(Timestamp::MAX)

@@ -1,50 +1,50 @@
-//! How a failure is to be treated, whatever carried the request.
+//! Error kinds, independent of the transport.
 //!
-//! Every error that can reach a caller answers with a [`Kind`], and [`TABLE`] gives each kind its HTTP status, its gRPC
-//! code and whether to try again. The doors and the controllers read it, and nothing else decides.
+//! Every error that can reach a caller has a [`Kind`]. [`TABLE`] maps each kind to its HTTP status, gRPC code and retry
+//! policy. HTTP handlers, gRPC handlers and controllers read these from the table only.
 
 use Kind::*;
 use Retry::*;
 
-/// What sort of failure it was.
+/// Class of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// What was sent cannot be right, now or later.
+    /// The request is invalid, now and later.
     Invalid,
-    /// Nobody knows who asks.
+    /// The caller is not authenticated.
     Unauthenticated,
-    /// It is known who asks, and they may not.
+    /// The caller is authenticated but not authorised.
     Forbidden,
-    /// It is not there, or not for those who ask.
+    /// The object does not exist, or the caller may not see it.
     NotFound,
-    /// It is there already, or somebody else was faster.
+    /// The object already exists, or a concurrent write won.
     Conflict,
-    /// Another version was expected.
+    /// The object has another version than the caller expected.
     Precondition,
     TooLarge,
-    /// A limit on how often or how much is used up.
+    /// A rate limit or quota is exhausted.
     Exhausted,
     Timeout,
-    /// Something that we need does not answer.
+    /// A dependency does not respond.
     Unavailable,
-    /// It makes sense, and we do not offer it.
+    /// The request is valid, but the operation is not supported.
     Unsupported,
-    /// Our own defect.
+    /// A defect of the platform.
     Internal,
 }
 
-/// Whether the same request can succeed later.
+/// Retry policy: whether the same request can succeed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Not before it or the world is changed.
+    /// Not until the request or the state of the system changes.
     Never,
-    /// After looking again at what is there.
+    /// After reading the current state again.
     Afresh,
-    /// As it is, after a pause.
+    /// Unchanged, after a backoff.
     Later,
 }
 
-/// Each kind with its HTTP status, its gRPC code, and whether to try again.
+/// Every kind with its HTTP status, gRPC code and retry policy.
 #[rustfmt::skip]
 pub const TABLE: &[(Kind, u16, u8, Retry)] = &[
     (Invalid,         400,  3, Never),
@@ -78,7 +78,7 @@ impl Kind {
         self.row().3
     }
 
-    /// The kind that an HTTP status of somebody else's answer means to us.
+    /// Maps the HTTP status of a remote server's response to a kind.
     pub fn of_http_status(status: u16) -> Self {
         match status {
             400 | 405 | 406 | 415 | 422 => Invalid,

@@ -1,4 +1,4 @@
-//! What people may write into the fields of an account.
+//! Validated fields of accounts.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum FieldError {
     Password,
 }
 
-/// An e-mail address, in small letters: two that differ in case are one account.
+/// E-mail address in lower case: addresses that differ only in case belong to one account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Email(String);
 
@@ -47,12 +47,12 @@ impl Email {
     }
 }
 
-/// A phone number as its digits alone.
+/// Phone number, reduced to its digits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Phone(String);
 
 impl Phone {
-    /// Takes a leading plus and the separators that people write between digits.
+    /// Accepts a leading plus and the usual separators.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
         let wrong = || FieldError::Phone(shortened(text));
         let rest = text.trim();
@@ -68,7 +68,7 @@ impl Phone {
     }
 }
 
-/// Where somebody works, in their own words.
+/// Organization of a user, free text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Organization(String);
 
@@ -85,18 +85,19 @@ impl Organization {
     }
 }
 
-/// A password that somebody chose. It is never shown, not even to those who debug.
+/// A password. `Debug` does not print it.
 #[derive(Clone)]
 pub struct Password(String);
 
 impl Password {
-    /// One to be kept. One that is only tried is taken as it comes: [`Password::attempt`].
+    /// Validates the length of a new password. For sign-in use [`Password::attempt`].
     pub fn chosen(text: &str) -> Result<Self, FieldError> {
         let length = text.chars().take(257).count();
         if (10..=256).contains(&length) { Ok(Self(text.to_owned())) } else { Err(FieldError::Password) }
     }
 
-    /// What somebody typed at sign-in. Longer than any password it is cut, so that it costs no more than one.
+    /// A password entered at sign-in. It is truncated beyond the maximum length, so that hashing it costs no more than
+    /// a valid one.
     pub fn attempt(text: &str) -> Self {
         Self(text.chars().take(257).collect())
     }

@@ -1,14 +1,14 @@
-//! What things are called: names that have been checked once and cannot be wrong afterwards.
+//! Ids and workspace names, validated once when they are parsed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Kubernetes' limit for the name of a namespace, and so for the name of what becomes one.
+/// Kubernetes' limit for the name of a namespace; workspace names become namespaces.
 const LABEL_LIMIT: usize = 63;
 
-/// Of RFC 4648, in small letters: what Kubernetes lets a name consist of.
+/// RFC 4648 base32 in lower case, because Kubernetes names allow no upper case.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum IdError {
     Reserved(String),
 }
 
-/// The small base32 letters of random bytes, five bits each.
+/// Lower-case base32 characters, one per random byte (its low five bits).
 fn letters<const N: usize>(random: [u8; N]) -> String {
     random.iter().map(|byte| char::from(BASE32[usize::from(byte & 31)])).collect()
 }
@@ -70,17 +70,18 @@ macro_rules! name {
 }
 
 name! {
-    /// A person, for ever: `u` and ten characters. Their personal workspace and its first namespace have this name too.
+    /// Permanent id of a user: `u` and ten characters. The personal workspace and its first namespace have this name
+    /// too.
     UserId
 }
 
 name! {
-    /// A token, as far as it is no secret.
+    /// Id of a token. It is not secret.
     TokenId
 }
 
 name! {
-    /// A workspace. Its first namespace has this name too.
+    /// Name of a workspace. Its first namespace has this name too.
     WorkspaceName
 }
 
@@ -115,7 +116,7 @@ impl FromStr for TokenId {
     }
 }
 
-/// Names that a cluster or the platform has a use for, alone or as the beginning of a name.
+/// Names reserved for the cluster and the platform, alone or as the first part of a name.
 const RESERVED: &[&str] = &["kube", "openyurt", "longshore", "default", "system", "admin", "host", "me"];
 
 impl WorkspaceName {
@@ -124,16 +125,16 @@ impl WorkspaceName {
         Self(user.0.clone())
     }
 
-    /// Whether it has the form of a user's id, which only a personal workspace may have.
+    /// Whether it has the form of a user id, which only a personal workspace may have.
     pub fn is_personal(&self) -> bool {
         self.0.parse::<UserId>().is_ok()
     }
 
-    /// A name that somebody chose: not one of the system's, and not one that looks like somebody's id.
+    /// Validates a name chosen by a user: not reserved, and not of the form of a user id.
     pub fn chosen(text: &str) -> Result<Self, IdError> {
         let name: Self = text.parse()?;
         let first = text.split('-').next().unwrap_or(text);
-        // What begins with an id is a namespace of that account, or could become one.
+        // A name that begins with a user id is a namespace of that account, or could become one.
         if RESERVED.contains(&first) || first.parse::<UserId>().is_ok() {
             return Err(IdError::Reserved(text.to_owned()));
         }
@@ -154,7 +155,7 @@ impl FromStr for WorkspaceName {
     }
 }
 
-/// A namespace of a workspace besides its first: the workspace's name, a dash, and a word.
+/// Name of a further namespace of a workspace: the workspace's name, a dash, and a word.
 pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String> {
     let name = format!("{workspace}-{word}");
     let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -165,7 +166,7 @@ pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String
     well.then_some(name)
 }
 
-/// What a message may repeat of something that is wrong.
+/// Truncates an invalid text for use in an error message.
 pub fn shortened(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {

@@ -1,9 +1,17 @@
-//! The words and rules of the platform. Pure: no cluster, no network, no clock of its own.
+//! Domain types and rules of the platform. Pure: no I/O, no clock.
 //!
-//! Modules in reading order: what things are called ([`ids`]), names of Kubernetes objects ([`names`]), what may be written into a field ([`fields`]), who may
-//! do what ([`roles`], [`scopes`]), who asks ([`actor`]), how a failure is to be treated ([`failure`]), what time it is ([`clock`]),
-//! how much of something there is ([`quantity`]) and how much of it objects take ([`resources`]), how something that runs is
-//! seen ([`status`]), and the life of a release ([`release`]).
+//! Modules:
+//! - [`ids`]: validated ids and workspace names
+//! - [`names`]: names of Kubernetes objects
+//! - [`fields`]: validated fields of accounts
+//! - [`roles`], [`scopes`]: permissions of roles and tokens
+//! - [`actor`]: the caller of a request
+//! - [`failure`]: error kinds with status codes and retry policy
+//! - [`clock`]: wall-clock time behind a trait
+//! - [`quantity`]: resource quantities
+//! - [`resources`]: resource usage of objects
+//! - [`status`]: status view shared by clusters and hosts
+//! - [`release`]: state machine of releases
 
 pub mod actor;
 pub mod clock;

@@ -1,8 +1,8 @@
 //! Names of Kubernetes objects, validated before they become part of an API path.
 //!
-//! A request path has one segment per name, and the Kubernetes client writes names into it as they are. [`check_name`] accepts
-//! exactly the names that are the same written raw and percent-encoded, so a valid name can neither end its segment nor begin
-//! a query. Kubernetes itself is wider for a few kinds (a ClusterRole may be called `a b`); such names are refused here.
+//! A request path has one segment per name, and the Kubernetes client inserts names verbatim. [`check_name`] accepts
+//! only names that are identical raw and percent-encoded, so a valid name can neither end its segment nor begin a
+//! query. Kubernetes allows more for a few kinds (a ClusterRole may be called `a b`); such names are refused here.
 
 use std::fmt;
 
@@ -11,24 +11,25 @@ pub const MAX_NAME: usize = 253;
 /// The longest name of a namespace, as in Kubernetes.
 pub const MAX_LABEL: usize = 63;
 
-/// A regular expression of DNS subdomain names, for schemas.
+/// Regular expression of DNS subdomain names, for schemas.
 pub const SUBDOMAIN_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// A regular expression of DNS label names, for schemas.
+/// Regular expression of DNS label names, for schemas.
 pub const LABEL_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// As [`SUBDOMAIN_PATTERN`], or nothing.
+/// [`SUBDOMAIN_PATTERN`] or empty.
 pub const OPTIONAL_SUBDOMAIN_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$";
-/// As [`LABEL_PATTERN`], or nothing.
+/// [`LABEL_PATTERN`] or empty.
 pub const OPTIONAL_LABEL_PATTERN: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$";
-/// A regular expression of the names that [`check_name`] accepts, but for their length and `.` and `..`, for schemas.
+/// Regular expression of the names that [`check_name`] accepts, except for the length and for `.` and `..`, for
+/// schemas.
 pub const NAME_PATTERN: &str = r"^[A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*$";
-/// A regular expression of keys in ConfigMaps and Secrets, for schemas.
+/// Regular expression of keys in ConfigMaps and Secrets, for schemas.
 pub const KEY_PATTERN: &str = r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$";
 
-/// How much of an invalid name an error repeats.
+/// Maximum number of characters of an invalid name that an error repeats.
 const QUOTED: usize = 64;
 
-/// A text that cannot be the name of an object.
+/// Error: the text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidName {
     name: String,
@@ -53,9 +54,9 @@ impl fmt::Display for InvalidName {
 
 impl std::error::Error for InvalidName {}
 
-/// Accepts the name of an object of any kind: one path segment that needs no encoding.
+/// Checks a name of any kind: one path segment that needs no encoding.
 pub fn check_name(name: &str) -> Result<(), InvalidName> {
-    // The characters of a path segment (RFC 3986) without `%`.
+    // Characters of a path segment (RFC 3986) except `%`.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME {
         return Err(InvalidName::new(name, "1 to 253 characters are required"));
@@ -72,7 +73,7 @@ pub fn check_name(name: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
-/// Accepts a DNS subdomain: the name of most kinds, such as a ConfigMap or a repository.
+/// Checks a DNS subdomain: the name of most kinds, such as a ConfigMap or a repository.
 pub fn check_subdomain(name: &str) -> Result<(), InvalidName> {
     let rule =
         "a DNS subdomain is required: lower-case letters, digits, inner '-' and '.', at most 253 characters";
@@ -80,7 +81,7 @@ pub fn check_subdomain(name: &str) -> Result<(), InvalidName> {
     if is_valid { Ok(()) } else { Err(InvalidName::new(name, rule)) }
 }
 
-/// Accepts a DNS label: the name of a namespace.
+/// Checks a DNS label: the name of a namespace.
 pub fn check_label(name: &str) -> Result<(), InvalidName> {
     let rule = "a DNS label is required: lower-case letters, digits and inner '-', at most 63 characters";
     let is_valid = name.len() <= MAX_LABEL && is_label_text(name);
@@ -92,7 +93,7 @@ fn is_label_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-')
 }
 
-/// Names that change the meaning of a path or are too long, for tests of everything that takes a name.
+/// Names that change the meaning of a path or are too long, for tests of every API that takes a name.
 pub fn hostile_names() -> Vec<String> {
     let fixed = [
         "?watch=true",

@@ -1,11 +1,13 @@
-//! Amounts of a resource: `500m`, `1Gi`, `1e3`.
+//! Resource quantities such as `500m`, `1Gi`, `1e3`, compatible with Kubernetes' `resource.Quantity`.
 //!
-//! Asked by normalisation (the canonical form), by validation and by whoever counts: quota, limits, the
-//! scheduler. Words, roundings and the canonical form are those of Kubernetes' `resource.Quantity`.
+//! Used for normalisation (canonical form), validation, quota, limits and the scheduler. Suffixes, rounding and the
+//! canonical form are those of Kubernetes.
 //!
-//! Always true: an amount is a whole number of billionths; what was finer has been rounded up, away from
-//! zero. Arithmetic is exact up to 10^29 and saturates there. Printing what was parsed is exact at any
-//! size, and costs no more than the text is long, whatever its exponent says.
+//! Invariants:
+//! - A quantity is a whole number of billionths. Finer fractions are rounded up, away from zero.
+//! - Arithmetic is exact up to 10^29 and saturates there.
+//! - Printing a parsed quantity is exact at any size. Its cost is linear in the length of the text, whatever the
+//!   exponent.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,9 +16,9 @@ use serde_json::Value;
 
 /// Billionths in one.
 const ONE: i128 = 1_000_000_000;
-/// The largest amount in a binary unit: Kubernetes caps these, and only these.
+/// Largest quantity in a binary unit. Kubernetes caps only these.
 const MOST_BINARY: i128 = (i64::MAX as i128) * ONE;
-/// So many decimal digits fit into Go's 64 bits with certainty.
+/// Number of decimal digits that always fit into Go's 64-bit integers.
 const SHORT: usize = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub enum Format {
 
 use Format::{BinarySi, DecimalExponent, DecimalSi};
 
-/// Every suffix that is a name: (suffix, power of 1024 or 1000, format).
+/// Named suffixes: (suffix, power of 1024 or 1000, format).
 #[rustfmt::skip]
 const SUFFIXES: &[(&str, i64, Format)] = &[
     ("n", -3, DecimalSi), ("u", -2, DecimalSi), ("m", -1, DecimalSi), ("", 0, DecimalSi),
@@ -51,13 +53,13 @@ pub enum QuantityError {
     Suffix,
 }
 
-/// An amount, and the style in which it is written. Equality and order look at the amount alone.
+/// A quantity and the format in which it is written. Equality and order compare the amount only.
 #[derive(Clone, Debug)]
 pub struct Quantity {
     nano: i128,
     format: Format,
-    /// How it is written, where that does not follow from the two above: Kubernetes keeps the text of
-    /// numbers that look canonical (`1E3`, `+1`), and amounts beyond `i128` are known by text alone.
+    /// Text, where it does not follow from amount and format: Kubernetes keeps the text of numbers that look canonical
+    /// (`1E3`, `+1`), and amounts beyond `i128` are represented by their text alone.
     text: Option<Box<str>>,
 }
 
@@ -107,7 +109,7 @@ impl Quantity {
         Self { nano: signed(negative, nano), format, text: (fits && odd).then(|| text.into()) }
     }
 
-    /// What stands in an object: a text, or a number that has not been rewritten.
+    /// Reads a quantity from an object's field: a string, or a number that the API server has not normalised.
     pub fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text).ok(),
@@ -137,18 +139,18 @@ impl Quantity {
         }
     }
 
-    /// Whole units, fractions rounded away from zero; the nearest `i64` if it is beyond.
+    /// Whole units, rounded away from zero; saturates at `i64`.
     pub fn value(&self) -> i64 {
         self.in_units_of(ONE)
     }
 
-    /// Thousandths, likewise.
+    /// Thousandths, rounded away from zero; saturates at `i64`.
     pub fn milli_value(&self) -> i64 {
         self.in_units_of(ONE / 1000)
     }
 
-    /// The nearest whole number of thousandths away from zero: what Kubernetes makes of every entry of a
-    /// resource list (requests, limits, capacity, quota).
+    /// Rounds away from zero to whole thousandths, as Kubernetes does with every entry of a resource list (requests,
+    /// limits, capacity, quota).
     #[must_use]
     pub fn round_up_to_milli(&self) -> Self {
         let unit = ONE / 1000;
@@ -158,7 +160,7 @@ impl Quantity {
         Self { nano: away_from_zero(self.nano, unit).saturating_mul(unit), format: self.format, text: None }
     }
 
-    /// Has no fraction.
+    /// Whether it has no fraction.
     pub fn is_whole(&self) -> bool {
         self.nano % ONE == 0
     }
@@ -168,13 +170,13 @@ impl Quantity {
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// For ratios, where the last digit does not matter.
+    /// Approximate value, for ratios.
     #[expect(clippy::cast_precision_loss, reason = "a ratio of amounts needs no more than a float has")]
     pub fn as_f64(&self) -> f64 {
         self.nano as f64 / ONE as f64
     }
 
-    /// The sum, in this one's style unless this is zero.
+    /// Sum in this quantity's format, or in the other's if this is zero.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
         self.with(self.nano.saturating_add(other.nano), other)
@@ -185,7 +187,7 @@ impl Quantity {
         self.with(self.nano.saturating_sub(other.nano), other)
     }
 
-    /// So many of it, in the same style.
+    /// Product with a count, in the same format.
     #[must_use]
     pub fn times(&self, count: u64) -> Self {
         Self { nano: self.nano.saturating_mul(count.into()), format: self.format, text: None }
@@ -231,7 +233,7 @@ impl std::str::FromStr for Quantity {
     }
 }
 
-/// The canonical form: no fraction, the largest unit that needs none.
+/// Canonical form: no fraction, and the largest unit that needs none.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(text) = &self.text {
@@ -252,14 +254,14 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// The pieces of a quantity's text.
+/// Parsed parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
-    /// Without leading zeros, but `0` where nothing else is left.
+    /// Without leading zeros; `0` if no other digit remains.
     whole: &'a str,
     fraction: &'a str,
     suffix: &'a str,
-    /// There is a digit at all: `Ki` and `.` pass as zero in places where Go takes its short way.
+    /// Whether the text has any digit. Where Go takes its fast path, `Ki` and `.` parse as zero.
     has_digits: bool,
 }
 
@@ -289,14 +291,14 @@ fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// What a suffix means: a power of 1024 for binary units, otherwise of ten.
+/// Interprets a suffix: a power of 1024 for binary units, otherwise a power of ten.
 fn interpret(suffix: &str) -> Result<(i64, Format), QuantityError> {
     if let Some((_, power, format)) = SUFFIXES.iter().find(|(name, ..)| *name == suffix) {
         return Ok((if *format == BinarySi { *power } else { power * 3 }, *format));
     }
     let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
     let exponent: i64 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-    // Go goes on with the low 32 bits of absurd ones; here they stay absurd.
+    // Go truncates absurd exponents to their low 32 bits. Here they are clamped.
     Ok((exponent.clamp(i32::MIN.into(), i32::MAX.into()), DecimalExponent))
 }
 
@@ -307,7 +309,7 @@ fn suffix(power: i64, format: Format) -> Option<&'static str> {
     SUFFIXES.iter().find(|row| (row.1, row.2) == (power, format)).map(|row| row.0)
 }
 
-/// The same number with nothing finer than billionths, rounded away from zero.
+/// Rounds to billionths, away from zero.
 fn round_up(mut digits: String, exponent: i64) -> (String, i64) {
     if exponent >= -9 {
         return (digits, exponent);
@@ -345,7 +347,7 @@ fn times_1024(digits: &str) -> String {
     product
 }
 
-/// Billionths in `digits` times `10^exponent`, which has nothing finer; saturates.
+/// Returns `digits` times `10^exponent` in billionths, saturating. The number must have no finer fraction.
 fn in_nano(digits: &str, exponent: i64) -> i128 {
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
@@ -364,7 +366,7 @@ fn away_from_zero(nano: i128, unit: i128) -> i128 {
     nano / unit + if nano % unit == 0 { 0 } else { nano.signum() }
 }
 
-/// `digits` times `10^exponent` in canonical form.
+/// Canonical form of `digits` times `10^exponent`.
 fn decimal(negative: bool, digits: &str, exponent: i64, format: Format) -> String {
     let significant = digits.trim_start_matches('0').trim_end_matches('0');
     if significant.is_empty() {
@@ -376,7 +378,7 @@ fn decimal(negative: bool, digits: &str, exponent: i64, format: Format) -> Strin
     let exponent = exponent - exponent.rem_euclid(3);
     let sign = if negative { "-" } else { "" };
     let named = if format == DecimalSi { suffix(exponent / 3, DecimalSi) } else { None };
-    // Go prints no suffix at all beyond `E`, which changes the amount; the exponent keeps it.
+    // Go prints no suffix beyond `E`, which changes the amount. The exponent keeps it.
     let tail = match named {
         Some(name) => name.to_owned(),
         None if exponent == 0 => String::new(),

@@ -1,9 +1,10 @@
-//! The life of a release: its states, and what each means.
+//! States of a release.
 //!
-//! Whoever shows or changes a release asks [`TABLE`]: the controllers, the doors, the console. A request has the same states as
-//! its release and, before there is one, `pending` and `dispatching`; `unknown` when its cluster does not answer.
+//! [`TABLE`] describes every state; controllers, HTTP handlers and the console read it. A request has the same states
+//! as its release. Before the release exists it is `pending` or `dispatching`; while its cluster does not respond it is
+//! `unknown`.
 //!
-//! Elsewhere: what is to be done in which situation ([`operation`]), when what failed is tried again ([`retry`]).
+//! See also: [`operation`] decides the next action, [`retry`] when a failed one is retried.
 
 pub mod operation;
 pub mod retry;
@@ -36,17 +37,17 @@ pub enum State {
     Unknown,
 }
 
-/// Which of the eight states of KubeSphere 3 those hear who know no others.
+/// Mapping to the eight states of KubeSphere 3, for clients that know only these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Old {
     Is(State),
-    /// The one in which the last operation ended: `created` or `upgraded`.
+    /// The state in which the last operation ended: `created` or `upgraded`.
     AsDeployed,
-    /// The one before.
+    /// The previous state.
     LastKnown,
 }
 
-/// A row: the state, what it means, what those hear who know only the eight old ones, and what is seen of the application.
+/// State, description, KubeSphere 3 state, and realtime status of the application.
 pub type Row = (State, &'static str, Old, Realtime);
 
 #[rustfmt::skip]
@@ -99,13 +100,13 @@ impl State {
         self.row().1
     }
 
-    /// Whether an operation runs.
+    /// Whether an operation is running.
     pub fn is_under_way(self) -> bool {
         matches!(self, Dispatching | Creating | Upgrading | Rollbacking | Deleting)
     }
 
-    /// What is told of a release that says this of an older wish, and has not looked at the newest yet: what it will do.
-    /// `deployed` says that there is something to be changed, `back` that it was like that before.
+    /// The state to show while the latest spec has not been reconciled: the operation that it will cause. `deployed`
+    /// means that the release is installed, `back` that the new spec is a rollback.
     #[must_use]
     pub fn of_older_wish(self, deployed: bool, back: bool) -> Self {
         match self {
@@ -117,8 +118,8 @@ impl State {
         }
     }
 
-    /// The name for those who know the eight states of KubeSphere 3. `last` is the state before; `first` says that nothing but
-    /// the first installation was ever done.
+    /// The KubeSphere 3 name. `last` is the previous state; `first` means that only the first installation was ever
+    /// done.
     pub fn old(self, last: Option<Self>, first: bool) -> &'static str {
         match self.row().2 {
             Is(state) => state.as_str(),
@@ -130,7 +131,7 @@ impl State {
         }
     }
 
-    /// The word that it has in common with other things.
+    /// The status category shared with other kinds of objects.
     pub fn family(self) -> Family {
         match self {
             Active => Family::Good,
@@ -144,7 +145,7 @@ impl State {
         }
     }
 
-    /// What was asked for and what is seen, as of everything that runs.
+    /// Expected and realtime status.
     pub fn view(self, paused: bool) -> View {
         let expect = match self {
             Deleting => Expect::NotInstalled,
@@ -191,7 +192,7 @@ mod tests {
         insta::assert_snapshot!(picture);
     }
 
-    /// How a word is written on the wire.
+    /// Serialised form of values of different types.
     mod erased {
         pub trait Word {
             fn text(&self) -> String;

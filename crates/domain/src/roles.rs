@@ -1,10 +1,10 @@
-//! Who may do what: one table for code, documents, tests and the console.
+//! Roles and capabilities: one table for code, documentation, tests and the console.
 //!
-//! A platform role counts everywhere, a workspace role in its workspace. What a role means to the platform's own acts is a
-//! row of [`TABLE`]; what it means inside a namespace is a row of [`KUBERNETES`], which becomes a ClusterRole
+//! A platform role applies everywhere, a workspace role in its workspace. [`TABLE`] defines what a role may do on the
+//! platform. [`KUBERNETES`] defines its permissions inside namespaces, which become the ClusterRole
 //! `longshore-ws-<role>`.
 //!
-//! Always true: whoever may do something in a workspace may also see it.
+//! Invariant: a role with any capability in a workspace can also read the workspace.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +53,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Of the whole platform.
+    /// Role on the whole platform.
     PlatformRole {
         Admin = "admin",
         ReviewerBusiness = "reviewer-business",
@@ -62,23 +62,23 @@ words! {
 }
 
 words! {
-    /// In one workspace.
+    /// Role in one workspace.
     WorkspaceRole {
-        /// Decides who belongs to it.
+        /// Manages the members.
         Admin = "admin",
-        /// Publishes what its developers make.
+        /// Publishes the developers' applications.
         Isv = "isv",
-        /// Makes applications.
+        /// Develops applications.
         Developer = "developer",
-        /// Runs them.
+        /// Operates applications.
         Operator = "operator",
-        /// Looks.
+        /// Reads only.
         Viewer = "viewer",
     }
 }
 
 words! {
-    /// What belongs together when a token is to be good for one thing only.
+    /// Group of capabilities that a token scope can name.
     Area {
         Tenancy = "tenancy",
         Releases = "releases",
@@ -90,7 +90,7 @@ words! {
 }
 
 words! {
-    /// Something that not everybody may do.
+    /// A permission checked by the platform.
     Capability {
         ReadUsers = "users.read",
         ManageUsers = "users.manage",
@@ -117,13 +117,13 @@ words! {
     }
 }
 
-/// A row: what, of which area, whether it only looks, which platform roles have it everywhere, and which workspace roles
-/// have it in their workspace. The letters are a role's first, in the order of the role's list: `abt` and `aidov`.
+/// Capability, area, whether it is read-only, the platform roles that have it everywhere, and the workspace roles that
+/// have it in their workspace. Letters stand for roles in the order of their lists: `abt` and `aidov`.
 pub type Row = (Capability, Area, bool, &'static str, &'static str);
 
 #[rustfmt::skip]
 pub const TABLE: &[Row] = &[
-    //                             looks  abt    aidov
+    //                             read   abt    aidov
     (ReadUsers,         Tenancy,   true,  "a--", "-----"),
     (ManageUsers,       Tenancy,   false, "a--", "-----"),
     (ReadWorkspace,     Tenancy,   true,  "a--", "aidov"),
@@ -161,42 +161,41 @@ impl Capability {
         self.row().1
     }
 
-    /// Whether it changes nothing.
+    /// Whether it is read-only.
     pub fn looks(self) -> bool {
         self.row().2
     }
 }
 
 impl PlatformRole {
-    /// Everywhere.
+    /// Whether the role has the capability, everywhere.
     pub fn may(self, what: Capability) -> bool {
         marked(what.row().3, self as usize)
     }
 }
 
 impl WorkspaceRole {
-    /// In the workspace that the role is of.
+    /// Whether the role has the capability in its workspace.
     pub fn may(self, what: Capability) -> bool {
         marked(what.row().4, self as usize)
     }
 
-    /// The ClusterRole that it is in each namespace of the workspace.
+    /// The ClusterRole bound in each namespace of the workspace.
     pub fn cluster_role(self) -> String {
         format!("longshore-ws-{self}")
     }
 }
 
-/// What roles may do inside a workspace's namespaces, in Kubernetes' words: for whom (letters as above), API group,
-/// resources, verbs.
+/// Kubernetes permissions inside a workspace's namespaces: roles (letters as above), API group, resources, verbs.
 pub type KubernetesRow = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
 const READ: &[&str] = &["get", "list", "watch"];
 const WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
 const WORKLOADS: &[&str] = &["daemonsets", "deployments", "replicasets", "statefulsets"];
 
-/// The four who work there have the same rights, because each of them can start a pod as any ServiceAccount of the
-/// namespace: what differs between them is what the platform does for them ([`TABLE`]). None can touch quotas, limits or the
-/// namespace; Kubernetes itself lets nobody give away a right that they do not have.
+/// The four roles that can write have the same permissions, because each of them can start a pod as any ServiceAccount
+/// of the namespace. They differ in what the platform does for them ([`TABLE`]). No role can change quotas, limits or
+/// the namespace. Kubernetes prevents privilege escalation: a role cannot grant permissions that it does not have.
 #[rustfmt::skip]
 pub const KUBERNETES: &[KubernetesRow] = &[
     ("aidov", "",                          &["configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "pods/log", "pods/status",
@@ -233,7 +232,7 @@ pub const KUBERNETES: &[KubernetesRow] = &[
 ];
 
 impl WorkspaceRole {
-    /// The rows of [`KUBERNETES`] that this role has.
+    /// Rows of [`KUBERNETES`] that apply to this role.
     pub fn kubernetes(self) -> impl Iterator<Item = &'static KubernetesRow> {
         KUBERNETES.iter().filter(move |row| marked(row.0, self as usize))
     }
@@ -260,7 +259,7 @@ mod tests {
         insta::assert_snapshot!(picture);
     }
 
-    /// What `docs/tenants.md` shows.
+    /// The table in `docs/tenants.md`.
     fn markdown() -> String {
         let mut table = String::from("\n| |");
         for role in PlatformRole::ALL {

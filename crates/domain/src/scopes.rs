@@ -1,6 +1,6 @@
-//! What a token is good for, which may be less than what its owner may do.
+//! Scopes of API tokens, which restrict a token to less than its owner's permissions.
 //!
-//! Written as words: `all`, `read`, or areas such as `releases`, and `workspace:<name>` to hold it to some workspaces.
+//! Text form: `all`, `read`, or areas such as `releases`, and `workspace:<name>` to restrict it to some workspaces.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,23 +15,23 @@ use crate::roles::{Area, Capability};
 )]
 pub struct UnknownScope(String);
 
-/// What a token is good for.
+/// Scopes of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes {
-    /// Empty: every area.
+    /// Empty means every area.
     areas: BTreeSet<Area>,
     reads_only: bool,
-    /// Empty: every workspace.
+    /// Empty means every workspace.
     workspaces: BTreeSet<WorkspaceName>,
 }
 
 impl Scopes {
-    /// Whatever its owner may do.
+    /// Unrestricted: everything that the owner may do.
     pub fn all() -> Self {
         Self { areas: BTreeSet::new(), reads_only: false, workspaces: BTreeSet::new() }
     }
 
-    /// Of words; none at all mean nothing, which is refused.
+    /// Parses scope words. An empty list is an error.
     pub fn parse<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownScope> {
         let mut scopes = Self::all();
         let mut any = false;
@@ -59,7 +59,7 @@ impl Scopes {
         if words.is_empty() { vec!["all".to_owned()] } else { words }
     }
 
-    /// Whether the token is good for this; `workspace` is `None` for what concerns the whole platform.
+    /// Whether the scopes include `what`. `workspace` is `None` for operations on the whole platform.
     pub fn cover(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
         let area = self.areas.is_empty() || self.areas.contains(&what.area());
         let place =
@@ -67,12 +67,13 @@ impl Scopes {
         area && place && (!self.reads_only || what.looks())
     }
 
-    /// Whether it is limited to some workspaces, this one among them.
+    /// Whether the scopes are restricted to some workspaces, including this one.
     pub fn names(&self, workspace: &WorkspaceName) -> bool {
         self.workspaces.contains(workspace)
     }
 
-    /// The same without a workspace that is removed. `None`: nothing is left, which must not become every workspace.
+    /// Returns the scopes without a removed workspace. `None` if no workspace would remain, because an empty list would
+    /// mean every workspace.
     pub fn without(&self, workspace: &WorkspaceName) -> Option<Self> {
         if !self.names(workspace) {
             return Some(self.clone());
@@ -82,7 +83,7 @@ impl Scopes {
         (!rest.workspaces.is_empty()).then_some(rest)
     }
 
-    /// Whether it is good for everything, as what concerns a person's own account asks for.
+    /// Whether the scopes are unrestricted, as operations on the user's own account require.
     pub fn are_all(&self) -> bool {
         *self == Self::all()
     }

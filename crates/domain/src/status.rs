@@ -1,10 +1,10 @@
-//! One view of everything that runs, on a cluster or on a host: what was asked for, and what was last seen.
+//! Status view of everything that runs on a cluster or a host: expected and realtime status.
 //!
-//! Elsewhere: how the states of a release map onto it (`crate::release`).
+//! See also: `crate::release` maps the states of a release to it.
 
 use serde::{Deserialize, Serialize};
 
-/// What was asked for.
+/// Expected status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Expect {
@@ -13,7 +13,7 @@ pub enum Expect {
     Stopped,
 }
 
-/// What was last seen.
+/// Last observed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Realtime {
@@ -21,7 +21,7 @@ pub enum Realtime {
     Running,
     Stopped,
     Failed,
-    /// Spelled so by those who read it.
+    /// Serialised as `unknow`, which existing clients expect.
     #[serde(rename = "unknow", alias = "unknown")]
     Unknown,
     Installing,
@@ -30,7 +30,7 @@ pub enum Realtime {
     Restarting,
 }
 
-/// How something does, in one word for all kinds of things: what lists are filtered by and what has a colour.
+/// Status category common to all kinds of objects, for filters and colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -40,7 +40,7 @@ pub enum Family {
     Bad,
     Resting,
     Unknown,
-    /// There is nothing of it.
+    /// No object exists.
     None,
 }
 

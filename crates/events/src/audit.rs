@@ -1,7 +1,7 @@
-//! Who did what, on which object, from where, with what result: one line each, before the answer is sent.
+//! Audit records: actor, action, object, client address and result. One line each, written before the response is sent.
 //!
-//! The doors write a [`Record`] for every request that is meant to change something and for every one that was refused.
-//! Always true: a record holds names and ids only. Nothing that somebody sent in a body or a query gets here.
+//! The API writes a [`Record`] for every request that changes state and for every refused request. Invariant: a record
+//! contains only names and ids, never content of a request's body or query.
 
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -9,20 +9,20 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// One act, or the attempt at one.
+/// One action or attempted action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     pub time: Timestamp,
-    /// The person's id or the ServiceAccount; absent where nobody was recognised.
+    /// User id or ServiceAccount. Absent if the caller was not authenticated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
-    /// By what they were recognised: `session`, `token <id>`, `kubernetes`.
+    /// Authentication method: `session`, `token <id>`, `kubernetes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<String>,
-    /// A word of the route table, such as `users.create`.
+    /// Action id from the route table, such as `users.create`.
     pub act: &'static str,
-    /// The option by which more rights than usual were asked for: `asAdministrator`.
+    /// Option that requested elevated permissions: `asAdministrator`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub option: Option<&'static str>,
     /// Names and ids, for example `acme/uabcdez27a7`.
@@ -31,7 +31,7 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
     pub result: Outcome,
-    /// The HTTP status of the answer; absent where there was none.
+    /// HTTP status of the response. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     #[serde(rename = "requestID")]
@@ -42,11 +42,11 @@ pub struct Record {
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Done,
-    /// By us, for what was asked or for who asked.
+    /// Refused by the platform: the request or the caller was not acceptable.
     Refused,
-    /// Something else failed.
+    /// An error on the server's side.
     Failed,
-    /// Nobody waited for the answer, or there was none: what was begun may have been done.
+    /// The client disconnected, or no response was produced. The operation may have taken effect.
     Abandoned,
 }
 
@@ -60,12 +60,12 @@ impl Outcome {
     }
 }
 
-/// Where records go. Writing is short and does not wait for anybody: the answer waits for it.
+/// Destination of audit records. Writes must be short and must not block, because the response waits for them.
 pub trait Sink: Send + Sync + 'static {
     fn write(&self, record: &Record) -> io::Result<()>;
 }
 
-/// A JSON line each on standard error, which `"log":"audit"` tells from the others.
+/// Writes one JSON line per record to standard error, marked by `"log":"audit"`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StandardError;
 
@@ -75,7 +75,7 @@ impl Sink for StandardError {
     }
 }
 
-/// A record as it is written.
+/// Serialises a record as one line.
 pub fn line(record: &Record) -> io::Result<String> {
     #[derive(Serialize)]
     struct Line<'a> {

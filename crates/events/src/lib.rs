@@ -1,5 +1,3 @@
-//! What happened, told to those who ought to know.
-//!
-//! So far that is the audit trail ([`audit`]).
+//! Events for external consumers: so far the audit log ([`audit`]).
 
 pub mod audit;

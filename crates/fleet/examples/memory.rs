@@ -1,5 +1,5 @@
-//! How much memory the fleet takes: 5,000 nodes, 50,000 pods and the workloads of 2,000 accounts, told by a stand-in for a cluster
-//! so that nothing else is measured. `cargo run --release -p fleet --example memory`
+//! Memory of the fleet's cache: 5,000 nodes, 50,000 pods and the workloads of 2,000 accounts, from a fake API server so
+//! that nothing else is measured. `cargo run --release -p fleet --example memory`
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use kube_access::Clients;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// As in the program.
+/// The same allocator as the server.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -34,11 +34,11 @@ const SETTLE: Duration = Duration::from_secs(5);
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = kube::Client::new(service_fn(answer), "default");
     let (before, begun) = (resident()?, Instant::now());
-    // Made without optimisations, the stand-in is slow.
+    // The fake API server is slow in a debug build.
     let settings = Settings { patience: Duration::from_mins(10), ..Settings::default() };
     let fleet = Fleet::start(Clients::new(client), Arc::new(SystemClock), settings).await?;
     let took = begun.elapsed();
-    // What was needed on the way is given back a little later.
+    // Temporary memory is freed shortly afterwards.
     tokio::time::sleep(SETTLE).await;
     let after = resident()?;
     let whole = fleet.look(Whose { tenant: None, namespaces: Namespaces::All });
@@ -66,14 +66,14 @@ fn measure(what: &str, look: impl Fn() -> usize) {
     eprintln!("{what}: {:?} for {} rows", begun.elapsed() / TIMES, rows / TIMES as usize);
 }
 
-/// MiB that are in memory now.
+/// Resident memory, in MiB.
 fn resident() -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024)
 }
 
-/// Lists, page by page; a watch begins and tells nothing.
+/// Lists in pages; a watch stays silent.
 async fn answer(request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));

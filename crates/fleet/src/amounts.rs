@@ -1,4 +1,4 @@
-//! How much of a node is asked for, may be used, and is used; and how amounts are written for people.
+//! Resource requests, limits and usage of nodes, and their text form.
 
 use domain::quantity::Quantity;
 use serde_json::Value;
@@ -7,17 +7,17 @@ const KI: i64 = 1024;
 const MI: i64 = KI * 1024;
 const GI: i64 = MI * 1024;
 
-/// Of a resource list: thousandths of processors.
+/// Milli-units of an entry of a resource list, for CPU.
 pub(crate) fn milli(list: &Value, name: &str) -> Option<i64> {
     Quantity::of(&list[name]).map(|amount| amount.milli_value())
 }
 
-/// Of a resource list: whole bytes, or whole things.
+/// Whole units of an entry of a resource list: bytes or counts.
 pub(crate) fn whole(list: &Value, name: &str) -> Option<i64> {
     Quantity::of(&list[name]).map(|amount| amount.value())
 }
 
-/// What one pod takes of its node: thousandths of processors, and bytes.
+/// Resources of a pod: CPU in milli-units, memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Takes {
     pub cpu: Share,
@@ -28,16 +28,16 @@ pub(crate) struct Takes {
 pub(crate) struct Share {
     pub request: i64,
     pub limit: i64,
-    /// One of its containers has no limit.
+    /// Whether a container has no limit.
     pub unlimited: bool,
 }
 
-/// What all pods on a node take of it. Wide enough that nothing is ever cut off, so that what was added can be taken away again.
+/// Sum over the pods of a node. Its integers cannot overflow, so that every addition can be subtracted again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub cpu: Sum,
     pub memory: Sum,
-    /// Pods that take something: neither succeeded nor failed.
+    /// Number of pods that are neither succeeded nor failed.
     pub pods: u32,
     pub running: u32,
 }
@@ -95,7 +95,7 @@ impl Load {
     }
 }
 
-/// What is used of a node, as its metrics say.
+/// Measured usage of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub cpu: Option<i64>,
@@ -107,7 +107,7 @@ pub(crate) fn cpu(milli: Option<i64>) -> String {
     milli.map_or_else(unknown, |milli| format!("{milli}m"))
 }
 
-/// `512.0Mi`, and from one up `1.2Gi`.
+/// `512.0Mi`, or `1.2Gi` from one Gi up.
 pub(crate) fn memory(bytes: Option<i64>) -> String {
     bytes.map_or_else(unknown, |bytes| {
         let (unit, name) = if bytes >= GI { (GI, "Gi") } else { (MI, "Mi") };

@@ -1,7 +1,7 @@
-//! What a pool may put on its nodes: labels, annotations and taints.
+//! Attributes that a pool may set on its nodes: labels, annotations and taints.
 //!
-//! Asked when somebody writes a pool through us, and again by the controller, because a pool can be written without us. What
-//! says whose a node is, and which pool it is in, is never a pool's to say.
+//! Checked when a pool is written through the API, and again by the controller, because pools can be written directly.
+//! A pool can never set the labels of a node's tenant and pool membership.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::Taint;
 use kube_types::marks::{DESIRED_POOL, POOL, PREVIOUS, TENANT};
 use kube_types::node_pool::NodePoolSpec;
 
-/// OpenYurt's label of the members of a pool whose pods use the network of their node.
+/// OpenYurt's label for members of a pool whose pods use the host network.
 pub(crate) const HOST_NETWORK: &str = "nodepool.openyurt.io/hostnetwork";
 
-/// Never a pool's to say.
+/// Keys that no pool may set.
 const RESERVED: &[&str] = &[
     TENANT,
     POOL,
@@ -22,22 +22,22 @@ const RESERVED: &[&str] = &[
     "kubernetes.io/hostname",
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
-/// What Kubernetes, OpenYurt and the platform say by keys of theirs is nothing that a tenant says.
+/// Domains of Kubernetes, OpenYurt and the platform, whose keys tenants may not set.
 const SYSTEMS: &[&str] =
     &["kubernetes.io", "k8s.io", "openyurt.io", "openyurt", "alibabacloud.com", "longshore.dev"];
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// So much of each may one pool give.
+/// Maximum number of labels, annotations and taints each.
 const MOST: usize = 64;
-/// Bytes of an annotation.
+/// Maximum length of an annotation's value in bytes.
 const LONGEST: usize = 4096;
 
-/// Whether this is never a pool's to say.
+/// Whether no pool may set this key.
 pub(crate) fn is_reserved(key: &str) -> bool {
     RESERVED.contains(&key)
 }
 
-/// Everything that one pool gives to its members.
+/// Attributes of a pool's members.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attributes {
     pub labels: BTreeMap<String, String>,
@@ -45,7 +45,7 @@ pub(crate) struct Attributes {
     pub taints: Vec<Taint>,
 }
 
-/// Whether a pool, of a tenant or of nobody, may say all this; if not, what is wrong, with its name.
+/// Checks a spec for a tenant's pool or a common one. The error names the invalid attribute.
 pub(crate) fn check(spec: &NodePoolSpec, of_tenant: bool) -> Result<(), String> {
     let counts = [spec.labels.len(), spec.annotations.len(), spec.taints.len()];
     if counts.iter().any(|count| *count > MOST) {
@@ -56,7 +56,7 @@ pub(crate) fn check(spec: &NodePoolSpec, of_tenant: bool) -> Result<(), String> 
     spec.taints.iter().try_for_each(|one| taint(one, of_tenant))
 }
 
-/// What a pool gives, as far as it may.
+/// Permitted attributes of a pool; others are ignored.
 pub(crate) fn of(spec: &NodePoolSpec, of_tenant: bool) -> Attributes {
     let keep = |pairs: &BTreeMap<String, String>, check: fn(&str, &str, bool) -> Result<(), String>| {
         let allowed = pairs.iter().filter(|(key, value)| check(key, value, of_tenant).is_ok());
@@ -120,7 +120,7 @@ fn allowed(what: &str, key: &str, of_tenant: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// `prefix/name` or `name`, as Kubernetes has it.
+/// A qualified name in Kubernetes' sense: `prefix/name` or `name`.
 fn is_key(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     let part = |part: &str| {
@@ -134,7 +134,8 @@ fn is_key(key: &str) -> bool {
         && prefix.is_none_or(|prefix| prefix.len() <= 253 && prefix.split('.').all(part))
 }
 
-/// Empty, or up to 63 letters, digits, dashes, underscores and dots, the outer ones letters or digits.
+/// Kubernetes' rule for label values: empty, or up to 63 letters, digits, `-`, `_`, `.`, with a letter or digit at both
+/// ends.
 pub(crate) fn is_label_value(value: &str) -> bool {
     let outer = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
     value.len() <= 63

@@ -1,17 +1,17 @@
-//! Why something could not be done.
+//! Errors of the service.
 
 use domain::Kind;
 use domain::actor::Refusal;
 use kube_access::patience::may_pass;
 
-/// Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
+/// Error of a request. The message is for the caller; causes are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("{0}")]
     Invalid(String),
-    /// It is not there, or not for those who ask.
+    /// The object does not exist, or the caller may not see it.
     #[error("there is no {kind} `{name}`")]
     NotFound { kind: &'static str, name: String },
     #[error("{0}")]
@@ -20,7 +20,7 @@ pub enum Error {
     Changed(String),
     #[error("this cluster has no node pools: nobody has defined them")]
     NoPools,
-    /// What Kubernetes itself says to whoever asked.
+    /// Kubernetes refused a request made as the caller.
     #[error("Kubernetes does not allow it to you")]
     Forbidden(#[source] Box<kube::Error>),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-/// What Kubernetes answered to us, where nothing better is known of it. Its own words stay in the log.
+/// Default conversion of Kubernetes errors. Their messages go to the log only.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let error = Box::new(error);

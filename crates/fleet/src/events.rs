@@ -1,9 +1,9 @@
-//! `GET /clusterEvents`: what happened, read from the cluster when somebody asks.
+//! `GET /clusterEvents`: events, read from the cluster on request.
 //!
-//! Events of namespaces are read as the caller, so that Kubernetes decides. Those of nodes are in `default`, where tenants have no
-//! rights: the platform reads them, and shows those of the caller's own nodes.
+//! Events of namespaces are read as the caller, so that Kubernetes authorises the request. Events of nodes are in
+//! `default`, where tenants have no permissions: the platform reads them and returns those of the caller's own nodes.
 //!
-//! Newest first. However many there are, only as many are held as are wanted.
+//! Newest first. Memory is bounded by the page size, whatever the number of events.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -23,35 +23,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fleet, Namespaces, Whose};
 
-/// How many are shown where nobody says, and how many at most.
+/// Default and maximum page size.
 pub const USUAL: usize = 100;
 pub const MOST: usize = 500;
-/// So many are read at a time.
+/// Page size of list requests to the API server.
 const PAGE: u32 = 500;
-/// Where nodes have their events.
+/// Namespace of node events.
 const OF_NODES: &str = "default";
 
-/// Which events somebody wants.
+/// Filters and page of an event list.
 #[derive(Clone, Debug, Default)]
 pub struct EventWish {
     pub limit: Option<usize>,
     /// `Normal` or `Warning`.
     pub event_type: Option<String>,
-    /// Kind and name of what they are about.
+    /// Kind and name of the involved object.
     pub kind: Option<String>,
     pub name: Option<String>,
-    /// Not older than this.
+    /// Earliest time.
     pub since: Option<Timestamp>,
-    /// Where the last page ended.
+    /// Continue token of the previous page.
     pub after: Option<Cursor>,
 }
 
-/// The place of an event: when it was last seen, and which it is.
+/// Position of an event: last time and identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(Reverse<i64>, String, String);
 
 impl Cursor {
-    /// What [`EventList::more`] said.
+    /// Parses [`EventList::more`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         let wrong =
             || Error::Invalid(format!("continue `{}`: this is no place where a page ended", shortened(text)));
@@ -89,7 +89,7 @@ pub struct EventRow {
     pub namespace: String,
 }
 
-/// An event as the cluster sends it.
+/// An event from the API server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Told {
@@ -129,7 +129,7 @@ struct Source {
 }
 
 impl Told {
-    /// When it was last seen.
+    /// Last time it was observed.
     fn at(&self) -> Option<Timestamp> {
         let series = self.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
         let once = || self.event_time.as_ref().map(|time| time.0);
@@ -176,7 +176,7 @@ impl EventWish {
     }
 }
 
-/// The newest events that fit, one more than are wanted: whether there are more is to be said.
+/// The newest matching events, one more than requested in order to detect another page.
 struct Newest<'w> {
     wish: &'w EventWish,
     limit: usize,
@@ -203,7 +203,7 @@ impl Newest<'_> {
 }
 
 impl Fleet {
-    /// What happened in the caller's namespaces, and to their nodes.
+    /// Events in the caller's namespaces, and of their nodes.
     pub async fn events(
         &self,
         actor: &Actor,
@@ -222,7 +222,7 @@ impl Fleet {
                 for name in names {
                     read(&caller, Some(name), "", |events| newest.add(events)).await?;
                 }
-                // Whoever reads `default` itself has them already.
+                // A caller who reads `default` has the node events already.
                 whose.tenant.filter(|_| !names.iter().any(|name| name == OF_NODES))
             }
         };
@@ -242,7 +242,7 @@ impl Fleet {
     }
 }
 
-/// Reads all events, page by page.
+/// Reads all events in pages.
 async fn read(
     client: &kube::Client,
     namespace: Option<&str>,

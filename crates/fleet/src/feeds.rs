@@ -1,4 +1,4 @@
-//! One watch of each kind, and the state that follows from them.
+//! Watches of all kinds, and their application to the cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::{job, pod, workload};
 
 pub(crate) type Shared = Arc<RwLock<State>>;
 
-/// What is watched from the beginning, in the order of an overview and then the rest.
+/// Kinds watched from the start, in the order of the overview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Pods,
@@ -57,11 +57,11 @@ impl Kind {
     }
 }
 
-/// So many objects are read at once: what a page takes while it is read is given back in part only, as what is kept of it lies
-/// in between.
+/// Page size of initial lists. Memory used while reading a page is only partly freed, because cached objects are
+/// allocated in between.
 const PAGE: u32 = 100;
 
-/// The watches.
+/// All watches.
 pub(crate) struct Feeds {
     pods: Followed<Pod>,
     pub nodes: Followed<Node>,
@@ -72,15 +72,15 @@ pub(crate) struct Feeds {
     cron_jobs: Followed<CronJob>,
 }
 
-/// A watch whose word is entered into the state.
+/// A watch that updates the cache.
 pub(crate) struct Followed<P> {
     pub feed: Feed<P>,
-    /// All that there was has been entered once.
+    /// Whether the initial list is in the cache.
     known: watch::Receiver<bool>,
 }
 
 impl Feeds {
-    /// Begins to watch; the tasks enter what is heard.
+    /// Starts the watches and the tasks that apply their events.
     pub fn start(client: &kube::Client, state: &Shared, tasks: &mut Vec<TaskHandle>) -> Self {
         let words = Words::default();
         let mut start = Start { client, state, tasks };
@@ -125,19 +125,19 @@ impl Feeds {
         }
     }
 
-    /// Resolves when all that there was of this kind is known.
+    /// Resolves when the initial list of this kind is in the cache.
     pub async fn known(&self, kind: Kind) {
         let mut known = self.knows(kind).clone();
-        // Where the task has ended, nobody waits any more.
+        // If the task has ended, waiting ends too.
         let _ = known.wait_for(|known| *known).await;
     }
 
-    /// Whether all that there was of this kind has been heard once.
+    /// Whether the initial list of this kind is in the cache.
     pub fn is_known(&self, kind: Kind) -> bool {
         *self.knows(kind).borrow()
     }
 
-    /// For how long nothing has been heard of this kind; nothing while its watch stands.
+    /// How long the watch of this kind has been down; `None` while it is up.
     pub fn stale_for(&self, kind: Kind) -> Option<Duration> {
         match kind {
             Pods => self.pods.feed.stale_for(),
@@ -177,7 +177,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// Watches objects of kind `K`, reads of each what is in `Seen<S, T>`, and keeps of that a `P`.
+    /// Starts the watch of kind `K`, which decodes `Seen<S, T>` and caches a `P`.
     fn one<K, S, T, P>(
         &mut self,
         keep: impl Fn(Seen<S, T>) -> P + Send + Sync + 'static,
@@ -199,8 +199,8 @@ impl Start<'_> {
     }
 }
 
-/// Enters every change, and says when all that there was has been entered. One object that cannot be entered keeps no other out; the
-/// subscription outlives a restart, so that no deletion is missed.
+/// Applies every event, and sets `known` once the initial list is applied. A panic on one object does not affect
+/// others. The subscription survives a restart of the task, so that no deletion is missed.
 pub(crate) async fn follow<P: Send + Sync + 'static>(
     feed: Feed<P>,
     changes: Arc<Mutex<Changes<P>>>,
@@ -212,7 +212,7 @@ pub(crate) async fn follow<P: Send + Sync + 'static>(
     let mut synced = std::pin::pin!(feed.synced());
     loop {
         tokio::select! {
-            // First what waits: a feed has everything waiting for us before it says that it has heard all.
+            // Events first: all events of the initial list are queued before the watch reports that it is synced.
             biased;
             change = changes.next() => match change {
                 Some(change) => {

@@ -1,4 +1,4 @@
-//! What is kept of jobs and cronjobs, and the rows that they become.
+//! Cached jobs and cronjobs, and their rows.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::seen::{Condition, Seen, is_true, seconds, time};
 use crate::words::Words;
 use crate::workload::Template;
 
-/// A job as the cluster sends it.
+/// A job from the API server.
 pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
-/// A cronjob as the cluster sends it.
+/// A cronjob from the API server.
 pub(crate) type ToldCron = Seen<ToldCronSpec, ToldCronStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,10 +57,10 @@ pub(crate) struct ToldCronStatus {
     last_successful_time: Option<Time>,
 }
 
-/// What a condition of a job that is true makes of it, the weightiest first.
+/// States by true conditions, in order of precedence.
 const STATES: &[&str] = &["Failed", "Complete", "Suspended"];
 
-/// What is kept of a job.
+/// A cached job.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Job {
     pub head: Head,
@@ -109,7 +109,7 @@ impl Job {
     }
 }
 
-/// What is kept of a cronjob.
+/// A cached cronjob.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CronJob {
     pub head: Head,

@@ -1,12 +1,20 @@
-//! Nodes, pools and what runs on them, as the console of the edge shows them.
+//! Nodes, node pools and workloads for the console of edge clusters.
 //!
-//! Modules in reading order: what is answered ([`rows`]) and to whom ([`look`], [`page`]); what is kept of each object and which row it becomes
-//! (`node`, `pod`, `workload`, `job`, `pool`, and what they share: `named`, `seen`, `words`, `amounts`); all that is kept, with its
-//! sums (`state`), and what feeds it (`feeds`, `served`, `metrics`); what is read as it is asked for ([`events`]); what people can ask for
-//! ([`acts`]), what a pool may say (`attributes`), and what follows from it by itself (`control`).
+//! Modules:
+//! - [`rows`]: response types
+//! - [`look`], [`page`]: views restricted by visibility, pagination
+//! - `node`, `pod`, `workload`, `job`, `pool`: cached objects and their rows
+//! - `named`, `seen`, `words`, `amounts`: shared parts of these
+//! - `state`: the cache with derived sums
+//! - `feeds`, `served`, `metrics`: watches and polling that fill the cache
+//! - [`events`]: events, read on request
+//! - [`acts`]: writes on behalf of users
+//! - `attributes`: attributes that a pool may set
+//! - `control`: pool controller
 //!
-//! Always true: a look makes no call and shows nothing of others.
-//! Elsewhere: whose a node is (`tenancy`), sums of resources (`domain::resources`), the routes (`api`).
+//! Invariant: a view makes no API call and shows nothing outside the caller's visibility.
+//!
+//! See also: `tenancy` assigns nodes to tenants, `domain::resources` sums resources, `api` defines the routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,22 +58,22 @@ pub use feeds::Kind;
 pub use look::Look;
 pub use page::Page;
 
-/// Where we look after pools.
+/// Which pools the platform manages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ManagePools {
-    /// Where the definition of their kind is ours.
+    /// Pools whose CRD the platform installed.
     #[default]
     Own,
-    /// Also where somebody else brought it in, and does not look after them.
+    /// Also pools whose CRD another project installed without managing them.
     Always,
-    /// Nowhere: somebody else does, whoever brought it in.
+    /// None: another project manages them, whoever installed the CRD.
     Never,
 }
 
 impl ManagePools {
     pub const ALL: [Self; 3] = [Self::Own, Self::Always, Self::Never];
 
-    /// As configuration has it.
+    /// Name in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Own => "own",
@@ -74,7 +82,7 @@ impl ManagePools {
         }
     }
 
-    /// Whether pools are looked after whose definition is ours, or is not.
+    /// Whether pools are managed, by whether the CRD was installed by the platform.
     pub(crate) fn includes(self, ours: bool) -> bool {
         match self {
             Self::Own => ours,
@@ -84,15 +92,15 @@ impl ManagePools {
     }
 }
 
-/// What an administrator decides once for all.
+/// Settings of the fleet.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub manage_pools: ManagePools,
-    /// After so long without a word of it, nothing is known of a kind.
+    /// A kind whose watch has been down for this long counts as unavailable.
     pub stale_after: Duration,
-    /// How often is asked what is used of the nodes.
+    /// Poll interval of node metrics.
     pub metrics_every: Duration,
-    /// How long the cluster may take at the start to tell all that there is.
+    /// Timeout of the initial lists.
     pub patience: Duration,
 }
 
@@ -107,22 +115,22 @@ impl Default for Settings {
     }
 }
 
-/// What a caller may see. Whoever asks for a look has decided it by who the caller is.
+/// The caller's visibility, determined by the caller of [`Fleet::look`].
 #[derive(Clone, Copy, Debug)]
 pub struct Whose<'a> {
-    /// Nodes and pools of the tenant with this id; none: all of them.
+    /// Nodes and pools of this tenant; `None` means all.
     pub tenant: Option<&'a str>,
     pub namespaces: Namespaces<'a>,
 }
 
-/// Whose pods and workloads.
+/// Namespaces of visible pods and workloads.
 #[derive(Clone, Copy, Debug)]
 pub enum Namespaces<'a> {
     All,
     Of(&'a [String]),
 }
 
-/// All nodes, pools and workloads of one cluster. Clones are the same one.
+/// Nodes, pools and workloads of a cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Fleet(Arc<Inner>);
 
@@ -131,9 +139,9 @@ pub(crate) struct Inner {
     settings: Settings,
     state: Shared,
     feeds: Feeds,
-    /// Nothing where the cluster has no pools.
+    /// `None` while the cluster has no pools.
     pools: watch::Receiver<Option<Pools>>,
-    /// What feeds the state; ends with it.
+    /// Tasks that fill the cache; stopped with it.
     _tasks: Vec<TaskHandle>,
 }
 
@@ -144,8 +152,8 @@ pub enum StartError {
 }
 
 impl Fleet {
-    /// Begins to watch, and returns when all that there is is known. A kind of which the cluster does not tell keeps nobody from
-    /// the others: an overview says so.
+    /// Starts the watches and returns when all initial lists are complete. A kind that cannot be listed does not block
+    /// the others; the overview reports it.
     pub async fn start(
         clients: Clients,
         clock: Arc<dyn Clock>,
@@ -165,7 +173,7 @@ impl Fleet {
         }));
         let all = async {
             join_all(Kind::ALL.iter().map(|kind| feeds.known(*kind))).await;
-            // Its sender lives as long as the fleet.
+            // The sender lives as long as the fleet.
             let _ = settled.wait_for(|settled| *settled).await;
         };
         if timeout(settings.patience, all).await.is_err() {
@@ -183,7 +191,7 @@ impl Fleet {
         Look { fleet: self, whose }
     }
 
-    /// Why nothing is known of a kind now, if that is so.
+    /// Why a kind is unavailable, if it is.
     pub fn ill(&self, kind: Kind) -> Option<String> {
         let name = kind.name();
         if !self.0.feeds.is_known(kind) {

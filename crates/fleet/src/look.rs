@@ -1,8 +1,9 @@
-//! What a caller is shown: rows, out of memory.
+//! Views: rows for a caller, from the cache.
 //!
-//! Always true: no call is made and nothing of others is shown. The state is held only for as long as it takes to find what
-//! is wanted; rows are made after that.
-//! Elsewhere: lists, which are shown by pages ([`crate::page`]).
+//! Invariants: no API call is made, and only visible objects are shown. The cache is locked only while objects are
+//! looked up; rows are created afterwards.
+//!
+//! See also: [`crate::page`] for paginated lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::rows::{KindStatus, NodeRow, Overview, PoolList};
 use crate::state::{Count, Kept, Nodes, State, Table};
 use crate::{Fleet, Namespaces, Whose};
 
-/// What somebody may see.
+/// View of the fleet, restricted by the caller's visibility.
 #[derive(Clone, Copy)]
 pub struct Look<'a> {
     pub(crate) fleet: &'a Fleet,
@@ -43,7 +44,7 @@ impl Look<'_> {
         }
     }
 
-    /// One node, if it may be seen.
+    /// One node, if it is visible.
     pub fn node(&self, name: &str) -> Option<NodeRow> {
         let (node, load, used) = {
             let state = self.fleet.0.state.read();
@@ -70,7 +71,7 @@ impl Look<'_> {
         }
         let row = |pool: &Arc<Pool>| {
             let members = members.get(&*pool.name).map(Vec::as_slice).unwrap_or_default();
-            // Somebody else's pool is seen by those who have a node in it, as far as it is theirs.
+            // Tenants see another owner's pool if it contains their nodes, and only these nodes.
             let whole = self.whose.tenant.is_none_or(|tenant| pool.tenant.as_deref() == Some(tenant));
             (whole || !members.is_empty()).then(|| pool.row(members, whole))
         };

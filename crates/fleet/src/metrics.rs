@@ -1,4 +1,4 @@
-//! What is used of the nodes, where the cluster serves `metrics.k8s.io`. At the edge it often does not, and then nobody knows.
+//! Usage of nodes from `metrics.k8s.io`. Edge clusters often do not serve it; usage is then unknown.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::feeds::Shared;
 
 const GROUP: &str = "metrics.k8s.io";
 const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
-/// What was measured longer ago says nothing of now: of a node that is cut off, a service may go on telling the last.
+/// Maximum age of a measurement: for a disconnected node, the metrics API may keep returning the last one.
 const OLD: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Deserialize)]
@@ -35,7 +35,7 @@ struct NodeMetrics {
     usage: Value,
 }
 
-/// Asks again and again. What is not known any more is not shown as if it were.
+/// Polls metrics. Usage that is no longer reported is removed.
 pub(crate) async fn follow(client: kube::Client, state: Shared, clock: Arc<dyn Clock>, every: Duration) {
     let mut failing = false;
     loop {

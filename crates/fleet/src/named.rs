@@ -1,4 +1,4 @@
-//! What everything in a namespace has: a name, labels, a beginning, and the images that it runs.
+//! Fields common to all namespaced objects: name, labels, creation time, images.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::rows::{Image, Named, Pairs};
 use crate::seen::{seconds, time};
 use crate::words::Words;
 
-/// Who something is.
+/// Common metadata of an object.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Head {
     pub namespace: Arc<str>,
     pub name: Box<str>,
-    /// `app=web,tier=front`: neither a key nor a value of a label can have a comma or an equals sign in it. Pods of one
-    /// workload mostly have the same.
+    /// `app=web,tier=front`. Label keys and values contain neither commas nor equals signs. Interned, because pods of a
+    /// workload mostly have the same labels.
     labels: Arc<str>,
     created: Option<i64>,
 }
@@ -38,7 +38,7 @@ impl Head {
         self.labels.as_ref().to_owned()
     }
 
-    /// What the row of anything begins with.
+    /// Common part of every row.
     pub fn row(&self, images: &Images) -> Named {
         Named {
             name: self.name.as_ref().to_owned(),
@@ -62,7 +62,7 @@ impl Head {
     }
 }
 
-/// Which object it is, among all that ever had its name. Nearly always a UUID, which is kept as the number that it is.
+/// UID of an object. Almost always a UUID, which is stored as a number.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Uid {
     Number(Uuid),
@@ -86,7 +86,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// A container as the cluster sends it.
+/// A container from the API server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ToldContainer {
@@ -96,13 +96,13 @@ pub(crate) struct ToldContainer {
 }
 
 impl ToldContainer {
-    /// Of init containers: one that goes on beside the others.
+    /// For init containers: whether it is a sidecar.
     pub fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
 }
 
-/// The images of its containers, in their order.
+/// Images of containers and init containers, in order.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Images {
     own: Box<[Arc<str>]>,

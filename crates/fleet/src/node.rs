@@ -1,4 +1,4 @@
-//! What is kept of a node, and the row that it becomes.
+//! Cached nodes and their rows.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::rows::{Detail, NodeInfo, NodeRow, NodeStatus};
 use crate::seen::{Condition, Seen, seconds, time};
 use crate::words::{WordPairs, Words};
 
-/// Either makes a node part of the control plane.
+/// Labels of control plane nodes.
 const MASTER: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
 const OS: &str = "kubernetes.io/os";
-/// What `AUTONOMY` was called until late in 2021.
+/// Name of `AUTONOMY` until late 2021.
 const AUTONOMY_BEFORE: &str = "node.beta.alibabacloud.com/autonomy";
-/// A copy of the object inside the object, which nobody wants to see twice.
+/// A copy of the object, which is left out.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A node as the cluster sends it.
+/// A node from the API server.
 pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,16 +61,16 @@ struct ToldInfo {
     architecture: String,
 }
 
-/// What the condition `Ready` says.
+/// Status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     Ready,
     NotReady,
-    /// Also where there is no such condition: nobody has heard of the node.
+    /// Also without the condition, when the node has never reported.
     Unknown,
 }
 
-/// What is kept of a node.
+/// A cached node.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Node {
     pub name: Arc<str>,
@@ -79,7 +79,7 @@ pub(crate) struct Node {
     pub labels: WordPairs,
     pub annotations: WordPairs,
     pub taints: Box<[Taint]>,
-    /// Whose it is.
+    /// Owning tenant.
     pub tenant: Option<Arc<str>>,
     ip: Box<str>,
     readiness: Readiness,
@@ -91,7 +91,7 @@ pub(crate) struct Node {
     info: Info,
 }
 
-/// Thousandths of processors, bytes, bytes, pods.
+/// Milli-CPU, bytes of memory, bytes of storage, pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Room {
     cpu: Option<i64>,
@@ -165,13 +165,13 @@ impl Node {
         self.readiness == Readiness::Ready
     }
 
-    /// The pool that it is in, or else the one that it is to be in.
+    /// The pool that it belongs to, or else the desired one.
     pub fn pool(&self) -> Option<&str> {
         let label = |key: &str| self.labels.get(key).filter(|pool| !pool.is_empty());
         label(POOL).or_else(|| label(DESIRED_POOL)).map(|pool| &**pool)
     }
 
-    /// The pool that it is in.
+    /// Whether it belongs to this pool.
     pub fn is_in(&self, pool: &str) -> bool {
         self.labels.get(POOL).is_some_and(|label| &**label == pool)
     }
@@ -273,7 +273,7 @@ impl Info {
     }
 }
 
-/// By which a node is best reached.
+/// The preferred address of a node.
 fn address(addresses: &[Address]) -> &str {
     let of = |kind: &str| addresses.iter().find(|address| address.kind == kind);
     let best = ["InternalIP", "ExternalIP", "Hostname"].into_iter().find_map(of);

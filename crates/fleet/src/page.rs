@@ -1,7 +1,7 @@
-//! A page of a list: so many rows, from where the page before ended. Walking on costs what the page costs, not what there is.
+//! Pagination. A page costs time proportional to its size, not to the list's.
 //!
-//! A place is the name of the last row (with its namespace before it, where rows of several are told), so that what stays is
-//! seen once, whatever comes and goes meanwhile.
+//! The continue token is the name of the last row, prefixed with its namespace for namespaced kinds. Rows that exist
+//! throughout are listed exactly once, whatever is created and deleted between pages.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::rows::{CronJobRow, JobRow, NodeRow, PodRow, WorkloadRow};
 use crate::state::{Kept, State, Table};
 use crate::workload::Workload;
 
-/// Which part of a list.
+/// Requested page.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// Where the page before ended, as it said.
+    /// The previous page's continue token.
     pub after: Option<&'a str>,
     pub limit: usize,
 }
 
-/// Rows, and where they end; empty where there are no more.
+/// Rows and the continue token, which is empty after the last page.
 pub type Part<R> = (Vec<R>, String);
 
 impl Look<'_> {
@@ -80,7 +80,7 @@ impl Look<'_> {
     }
 }
 
-/// By namespace, then by name.
+/// Sorted by namespace and name.
 fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Part<Arc<T>> {
     let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
     let mut names: Vec<&str> = match whose {
@@ -98,7 +98,7 @@ fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Par
     (found, rest)
 }
 
-/// One more than wanted was looked for: if it is there, the page has a rest, and the last that is told says where.
+/// One more row than requested was read: if it exists, there is another page after the last returned row.
 fn rest<T>(found: &mut Vec<T>, page: Page<'_>, place: impl Fn(&T) -> String) -> String {
     if found.len() <= page.limit {
         return String::new();
@@ -148,7 +148,7 @@ mod tests {
                     break;
                 }
                 prop_assert_eq!(found.len(), limit);
-                // The row that the next page begins after may be gone by then.
+                // The last row of a page may be deleted before the next page is read.
                 let (namespace, name) = rest.split_once('/').unwrap();
                 if namespace == format!("x{leaves}") {
                     table.drop(namespace, name);

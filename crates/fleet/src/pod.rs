@@ -1,4 +1,4 @@
-//! What is kept of a pod, and the row that it becomes.
+//! Cached pods and their rows.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::rows::PodRow;
 use crate::seen::{Condition, Seen, is_true};
 use crate::words::Words;
 
-/// A pod as the cluster sends it.
+/// A pod object from the API server.
 pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -93,7 +93,7 @@ impl Phase {
     }
 }
 
-/// What is kept of a pod.
+/// A cached pod.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Pod {
     pub head: Head,
@@ -138,7 +138,7 @@ impl Pod {
         }
     }
 
-    /// On which node it takes how much, and whether it runs there. What has ended takes nothing.
+    /// The pod's node, its resources, and whether it runs. A finished pod uses nothing.
     pub fn load(&self) -> Option<(&Arc<str>, &Takes, bool)> {
         let node = self.node.as_ref()?;
         match self.phase {
@@ -163,7 +163,7 @@ impl Pod {
     }
 }
 
-/// What a pod takes by what it says: the one sum of `domain::resources`.
+/// Resources of a pod, by the sums of `domain::resources`.
 fn takes(spec: ToldSpec) -> Takes {
     let unlimited = |name: &str| {
         let has = |resources: &Value| {

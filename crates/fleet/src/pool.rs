@@ -1,4 +1,4 @@
-//! What is kept of a pool, and the row that it becomes.
+//! Cached pools and their rows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::node::Node;
 use crate::rows::{Members, PoolRow};
 use crate::seen::{Seen, seconds, time};
 
-/// A pool as the cluster sends it, of whichever version.
+/// A `NodePool` of any supported version from the API server.
 pub(crate) type Told = Seen<NodePoolSpec, Option<NodePoolStatus>>;
 
-/// What is kept of a pool. There are few.
+/// A cached pool. There are few, so the complete spec is kept.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Pool {
     pub name: Arc<str>,
     created: Option<i64>,
-    /// Whose it is.
+    /// Owning tenant.
     pub tenant: Option<Arc<str>>,
     pub deleting: bool,
     pub spec: NodePoolSpec,
-    /// Nothing until somebody has counted.
+    /// `None` before the first status update.
     pub status: Option<NodePoolStatus>,
 }
 
@@ -40,13 +40,12 @@ impl Pool {
         }
     }
 
-    /// What nodes may come to wear, or be members by.
+    /// Fields that affect nodes: attributes and membership.
     pub fn wants(&self) -> (&NodePoolSpec, Option<&str>, bool) {
         (&self.spec, self.tenant.as_deref(), self.deleting)
     }
 
-    /// The row, of those of its members that may be seen. `whole`: these are all of them, and what its status says of their
-    /// numbers counts.
+    /// The row with its visible members. With `whole`, these are all members, and the numbers in status are used.
     pub fn row(&self, members: &[Arc<Node>], whole: bool) -> PoolRow {
         let counted = Members {
             total_num: number(members.len()),

@@ -1,4 +1,4 @@
-//! Objects as a cluster sends them, as far as somebody here reads them. What is not read is not even taken apart.
+//! Partial objects from the API server. Fields that are not used are skipped by the decoder.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::Deserialize;
 
-/// An object with so much of its spec and of its status.
+/// An object with partial spec and status.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Seen<S, T> {
     pub metadata: ObjectMeta,
@@ -47,7 +47,7 @@ impl<S, T> Resource for Seen<S, T> {
     }
 }
 
-/// A condition of whatever kind.
+/// A condition of any kind of object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Condition {
@@ -58,17 +58,17 @@ pub(crate) struct Condition {
     pub message: Option<String>,
 }
 
-/// The condition of that type, if it is true.
+/// The condition of this type if its status is `True`.
 pub(crate) fn is_true<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.kind == kind && condition.status == "True")
 }
 
-/// Seconds since 1970: what is kept of a time, which Kubernetes writes to the second.
+/// Unix time in seconds, the precision of Kubernetes' timestamps.
 pub(crate) fn seconds(time: Option<&Time>) -> Option<i64> {
     time.map(|time| time.0.as_second())
 }
 
-/// As Kubernetes writes it; nothing where it is not known.
+/// Timestamp in Kubernetes' format; empty if unknown.
 pub(crate) fn time(seconds: Option<i64>) -> String {
     seconds
         .and_then(|seconds| Timestamp::from_second(seconds).ok())

@@ -1,7 +1,9 @@
-//! Whether the cluster has pools, in which version, and whether they are ours to look after.
+//! Watch of the `NodePool` CRD: whether the cluster has it, in which version, and whether the platform manages its
+//! objects.
 //!
-//! The kind is OpenYurt's. Where there is none we brought in our own, which bears our mark; where OpenYurt, or somebody else, brought
-//! theirs, they look after their pools as well. It can come and go while we run, so that its definition is watched.
+//! The kind is OpenYurt's. Where it is missing, the platform installs its own CRD with an annotation. If OpenYurt or
+//! another project installed the CRD, that project's controllers also manage its pools. The CRD can be installed and
+//! deleted at any time, so it is watched.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -22,26 +24,26 @@ use crate::feeds::{Shared, follow};
 use crate::pool::{Pool, Told};
 use crate::state::State;
 
-/// The versions that we read, in the order in which we ask for them: the one of the console's document first.
+/// Supported versions in order of preference. The first is that of the console's API document.
 const VERSIONS: &[&str] = &["v1alpha1", "v1beta1", "v1beta2"];
 
-/// The pools of a cluster that has them.
+/// Cache of the cluster's pools.
 #[derive(Clone)]
 pub(crate) struct Pools {
     pub feed: Feed<Pool>,
     pub resource: ApiResource,
-    /// The definition is the one that we brought in.
+    /// Whether the CRD was installed by the platform.
     pub ours: bool,
 }
 
-/// What is kept of the definition.
+/// Cached part of the CRD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Definition {
     version: String,
     ours: bool,
 }
 
-/// The definition, if it can serve us.
+/// Returns the CRD's usable version, if it is established, cluster-scoped and serves a supported one.
 fn serving(definition: &CustomResourceDefinition) -> Option<Definition> {
     let served = |version: &&&str| {
         definition.spec.versions.iter().any(|found| found.name == **version && found.served)
@@ -70,7 +72,7 @@ pub(crate) fn resource(version: &str) -> ApiResource {
     }
 }
 
-/// Follows the definition, and the pools while there is one. `settled` is told when it is known how it stands.
+/// Watches the CRD, and the pools while it exists. Sets `settled` once the cluster's support for pools is known.
 pub(crate) async fn watch_pools(
     client: kube::Client,
     state: Shared,
@@ -96,7 +98,7 @@ fn serving_now(definitions: &Feed<Option<Definition>>) -> Option<Definition> {
     definitions.all().into_iter().find_map(|found| Option::clone(&found))
 }
 
-/// Resolves when the definition is not what it was.
+/// Resolves when the CRD differs from `before`.
 async fn another(
     definitions: &Feed<Option<Definition>>,
     changes: &mut Changes<Option<Definition>>,
@@ -109,7 +111,7 @@ async fn another(
     }
 }
 
-/// Follows the pools of one definition, or says that there are none.
+/// Watches the pools of one CRD version, or reports that there are none.
 async fn serve(
     client: &kube::Client,
     state: &Shared,
@@ -133,7 +135,7 @@ async fn serve(
     let changes = Arc::new(Mutex::new(feed.changes()));
     let settle = async {
         if known.wait_for(|known| *known).await.is_ok() {
-            // A cluster without a single pool has pools all the same.
+            // A cluster with the CRD but without pools still supports pools.
             state.write().pools.get_or_insert_default();
             settled.send_replace(true);
         }

@@ -1,4 +1,4 @@
-//! A cluster with a fleet on it, for tests.
+//! Test harness: an embedded cluster with a fleet.
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ impl Stage {
         Self { world, fault, fleet }
     }
 
-    /// Writes an object, with its status.
+    /// Writes an object with its status.
     pub async fn put(&self, object: Value) {
         put(&self.world, object).await;
     }
@@ -114,12 +114,12 @@ pub fn pool_object(name: &str, spec: Value, tenant: Option<&str>) -> Value {
            "metadata": {"name": name, "labels": labels}, "spec": spec})
 }
 
-/// The id of somebody.
+/// Id of a test user.
 pub fn id(number: u8) -> UserId {
     UserId::from_random([number; 10])
 }
 
-/// Somebody with a workspace of their own.
+/// A user with a personal workspace.
 pub fn person(number: u8) -> Actor {
     actor(number, &[])
 }

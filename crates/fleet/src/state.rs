@@ -1,6 +1,7 @@
-//! All that is kept, with the sums and counts that follow from it. Pure: no client, no clock.
+//! Cached objects with derived sums and counts. Pure: no I/O, no clock.
 //!
-//! Always true: every sum and every count is what counting anew would give. One change costs one step, whatever there is besides.
+//! Invariant: every sum and count equals its recomputation from the objects. An update takes time independent of the
+//! number of objects.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -16,17 +17,17 @@ use crate::pod::Pod;
 use crate::pool::Pool;
 use crate::workload::Workload;
 
-/// What there is.
+/// All cached state.
 #[derive(Default)]
 pub(crate) struct State {
     pub nodes: Nodes,
-    /// By tenant; nobody's nodes are in none.
+    /// By tenant; nodes without a tenant are not included.
     pub tenants: HashMap<Arc<str>, Nodes>,
-    /// By the name of a node, which may not be known itself.
+    /// By node name; the node itself may not be cached.
     pub loads: HashMap<Arc<str>, Load>,
-    /// By the name of a node.
+    /// By node name.
     pub used: HashMap<Box<str>, Used>,
-    /// Nothing where the cluster has no pools, or nothing has been heard of them yet.
+    /// `None` while the cluster has no pools or they have not been listed.
     pub pools: Option<BTreeMap<Arc<str>, Arc<Pool>>>,
     pub pods: Table<Pod>,
     pub deployments: Table<Workload>,
@@ -36,7 +37,7 @@ pub(crate) struct State {
     pub cron_jobs: Table<CronJob>,
 }
 
-/// How many, and how many of them are healthy.
+/// Total and healthy number of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub total: u64,
@@ -128,7 +129,7 @@ impl State {
     }
 }
 
-/// Something in a namespace.
+/// A namespaced object.
 pub(crate) trait Kept {
     fn head(&self) -> &Head;
     fn is_healthy(&self) -> bool;
@@ -155,7 +156,7 @@ kept! {
     CronJob: |_: &CronJob| true;
 }
 
-/// All objects of one kind, by namespace and name.
+/// Objects of one kind by namespace and name.
 pub(crate) struct Table<T> {
     spaces: HashMap<Arc<str>, Space<T>>,
     count: Count,
@@ -173,7 +174,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Kept> Table<T> {
-    /// What was there under that name before.
+    /// Inserts an object and returns the previous one of its name.
     pub fn put(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let head = object.head();
         let before = self.drop(&head.namespace, &head.name);
@@ -186,7 +187,7 @@ impl<T: Kept> Table<T> {
         before
     }
 
-    /// What was there under that name.
+    /// Removes and returns an object.
     pub fn drop(&mut self, namespace: &str, name: &str) -> Option<Arc<T>> {
         let space = self.spaces.get_mut(namespace)?;
         let ByName(before) = space.objects.take(name)?;
@@ -207,7 +208,7 @@ impl<T: Kept> Table<T> {
         self.spaces.get(namespace).map(|space| space.count).unwrap_or_default()
     }
 
-    /// Of one namespace, those after a name, by name.
+    /// Objects of a namespace after a name, sorted by name.
     pub fn after(&self, namespace: &str, name: Option<&str>) -> impl Iterator<Item = &Arc<T>> {
         let from = name.map_or(Unbounded, Excluded);
         let space = self.spaces.get(namespace).into_iter();
@@ -216,13 +217,13 @@ impl<T: Kept> Table<T> {
             .map(|ByName(object)| object)
     }
 
-    /// Those with anything in them, in no order.
+    /// Namespaces with objects, unsorted.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.spaces.keys().map(|name| &**name)
     }
 }
 
-/// Ordered and found by its name alone.
+/// Compared and found by name.
 struct ByName<T>(Arc<T>);
 
 impl<T: Kept> ByName<T> {

@@ -1,32 +1,32 @@
-//! Texts that many objects have in common (images, labels, the names of namespaces and nodes), kept once.
+//! String interner for strings shared by many objects: images, labels, names of namespaces and nodes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Looking for words that nobody has any more is not worth while below so many.
+/// Below this size, unused strings are not removed.
 const FEW: usize = 1024;
 
-/// All words that somebody has, and some that nobody has any more. Clones are the same.
+/// Interned strings, some of them no longer used. Cheap to clone; clones share state.
 #[derive(Clone, Default)]
 pub(crate) struct Words(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
     words: HashSet<Arc<str>>,
-    /// How many there were after the last look for those that nobody has.
+    /// Size after the last removal of unused strings.
     kept: usize,
 }
 
 impl Words {
-    /// The word with this text: the same one for everybody.
+    /// Returns the shared copy of a string.
     pub fn word(&self, text: &str) -> Arc<str> {
         let mut known = self.0.lock();
         if let Some(word) = known.words.get(text) {
             return word.clone();
         }
-        // Each look costs as much as there is, and comes when as much again has been added.
+        // Removal costs time proportional to the size, so it runs when the size has doubled.
         if known.words.len() >= FEW.max(known.kept * 2) {
             known.words.retain(|word| Arc::strong_count(word) > 1);
             known.words.shrink_to_fit();
@@ -41,13 +41,13 @@ impl Words {
         texts.into_iter().map(|text| self.word(text)).collect()
     }
 
-    /// Keys and values, in order.
+    /// Interns keys and values, in order.
     pub fn pairs<'a>(&self, pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> WordPairs {
         WordPairs(pairs.into_iter().map(|(key, value)| (self.word(key), self.word(value))).collect())
     }
 }
 
-/// Labels or annotations, in the order of their keys.
+/// Labels or annotations, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WordPairs(Box<[(Arc<str>, Arc<str>)]>);
 

@@ -1,4 +1,4 @@
-//! What is kept of deployments, statefulsets and daemonsets, and the rows that they become.
+//! Cached deployments, statefulsets and daemonsets, and their rows.
 
 use serde::Deserialize;
 
@@ -7,9 +7,9 @@ use crate::rows::{Replicas, WorkloadRow};
 use crate::seen::Seen;
 use crate::words::Words;
 
-/// A deployment or a statefulset as the cluster sends it.
+/// A deployment or statefulset from the API server.
 pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
-/// A daemonset as the cluster sends it.
+/// A daemonset from the API server.
 pub(crate) type ToldDaemons = Seen<ToldSpec, ToldDaemonsStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,7 +20,7 @@ pub(crate) struct ToldSpec {
     template: Template,
 }
 
-/// What pods are made from.
+/// Pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Template {
@@ -61,7 +61,7 @@ pub(crate) struct ToldDaemonsStatus {
     observed_generation: i64,
 }
 
-/// What is kept of one.
+/// A cached workload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Workload {
     pub head: Head,
@@ -72,7 +72,7 @@ pub(crate) struct Workload {
     available: i64,
     updated: i64,
     paused: bool,
-    /// Its controller has seen what is wanted now.
+    /// Whether `observedGeneration` is current.
     observed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How one is let in, and whom one believes.
+//! Credentials and trusted certificates.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 
-/// A text that nobody gets to see.
+/// Secret text. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(String);
 
@@ -26,7 +26,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How one shows who one is.
+/// Credentials of the `Authorization` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Login {
     Basic { username: String, password: Secret },
@@ -34,7 +34,7 @@ pub enum Login {
 }
 
 impl Login {
-    /// The header, unless a header cannot carry it.
+    /// Returns the header value, or `None` if the credentials contain characters that a header cannot carry.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let text = match self {
             Self::Basic { username, password } => {
@@ -48,25 +48,25 @@ impl Login {
     }
 }
 
-/// Whose certificates are believed, and the certificate by which one is known oneself. All are PEM.
+/// Trusted certificate authorities and the client certificate, all PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Trust {
-    /// These authorities and, if that is said, also those that the system trusts; without any, the system's.
+    /// Custom authorities. If absent, the system's are used; with `also_system`, both are.
     pub authorities: Option<String>,
     pub also_system: bool,
     pub identity: Option<Identity>,
-    /// Any certificate is believed.
+    /// Accepts any server certificate.
     pub blindly: bool,
 }
 
-/// A certificate, its chain, and its key.
+/// Client certificate with its chain and key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub certificate: String,
     pub key: Secret,
 }
 
-/// All that is for one origin and no other.
+/// Credentials and trust for one origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access {
     pub login: Option<Login>,
@@ -74,13 +74,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Nothing but what the system trusts.
+    /// No credentials; trusts the system's authorities.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// What is left of it at another origin: no login, no certificate of one's own, no blind trust. Authorities are only
-    /// more to be believed, beside the system's.
+    /// Returns what remains after a redirect to another origin: no login, no client certificate, no blind trust. Custom
+    /// authorities are kept, in addition to the system's.
     #[must_use]
     pub fn elsewhere(&self) -> Self {
         let authorities = self.trust.authorities.clone();
@@ -88,7 +88,7 @@ impl Access {
         Self { login: None, trust }
     }
 
-    /// Whether there is anything in it that others must not get.
+    /// Whether it contains credentials, which must not reach another origin.
     pub fn has_credentials(&self) -> bool {
         self.login.is_some() || self.trust.identity.is_some()
     }

@@ -1,17 +1,17 @@
-//! Where something is: an address of `http` or `https`.
+//! URLs with scheme `http` or `https`.
 //!
-//! What is shown of one has no query: there may be a signature in it.
+//! `Display` and `Debug` omit the query, because it may contain a signature.
 
 use std::fmt;
 use std::str::FromStr;
 
 use url::Url;
 
-/// The address of something that can be fetched.
+/// URL of a resource to fetch.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Url);
 
-/// Whom one talks to: what lets one in at one origin is nobody else's business.
+/// Scheme, host and port of an address. Credentials for one origin are never sent to another.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     secure: bool,
@@ -19,7 +19,7 @@ pub struct Origin {
     port: u16,
 }
 
-/// Why a text is no address. It is not repeated: there may be a password in it.
+/// Parse error of an [`Address`]. It does not repeat the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     #[error("the address is no URL: {0}")]
@@ -41,14 +41,15 @@ impl Address {
         Ok(Self(url))
     }
 
-    /// Where a reference leads that stands in what was found here, as browsers and redirects read it.
+    /// Resolves a reference against this address, as browsers and redirects do.
     pub fn join(&self, reference: &str) -> Result<Self, BadAddress> {
         Self::of(self.0.join(reference).map_err(BadAddress::Malformed)?)
     }
 
-    /// Where a reference leads if this is a folder, with or without a slash at its end. The folder's query stays, as with Helm.
+    /// Resolves a reference against this address as a folder, with or without a trailing slash. Keeps the folder's
+    /// query, as Helm does.
     pub fn below(&self, reference: &str) -> Result<Self, BadAddress> {
-        // What is whole by itself is taken as it is.
+        // An absolute URL is used unchanged.
         if let Ok(whole) = Url::parse(reference) {
             return Self::of(whole);
         }
@@ -81,19 +82,19 @@ impl Address {
         self.0.path()
     }
 
-    /// Adds to the query.
+    /// Appends a query parameter.
     #[must_use]
     pub fn with_query(mut self, name: &str, value: &str) -> Self {
         self.0.query_pairs_mut().append_pair(name, value);
         self
     }
 
-    /// The value of that name in the query.
+    /// Returns the value of a query parameter.
     pub fn query(&self, name: &str) -> Option<String> {
         self.0.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 
-    /// All of it, for whoever asks there.
+    /// The full URL with its query, for sending requests.
     pub fn whole(&self) -> &str {
         self.0.as_str()
     }

@@ -1,4 +1,4 @@
-//! What comes, held no further than its limit and waited for no longer than it makes progress.
+//! Reads response bodies with limits on size, memory and transfer rate.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use tokio::time::{Instant, timeout_at};
 use crate::address::Address;
 use crate::failure::Failure;
 
-/// Who sends less than this in the time that a pause may have is not worth waiting for.
+/// Minimum bytes per timeout interval. A slower body fails with [`Failure::Slow`].
 const LEAST: usize = 1024;
 
-/// How much a body may have.
+/// Size limits of a body, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// As it is sent.
+    /// As transferred.
     pub sent: usize,
-    /// As it is once it is unpacked.
+    /// After decompression.
     pub unpacked: usize,
 }
 
 /// A memory budget that a body is charged to as it arrives.
 pub trait Budget: Sync {
-    /// Reserves `bytes` before they are allocated, or says why not.
+    /// Reserves `bytes` before they are allocated. The error says why the budget refuses.
     fn reserve(&self, bytes: usize) -> Result<(), String>;
 }
 
-/// Reads a body to its end. It is unpacked if it was asked for packed.
+/// Reads a body to its end. Decompresses gzip if the request allowed it.
 pub async fn read(
     mut body: Incoming,
     headers: &HeaderMap,
@@ -69,13 +69,13 @@ pub async fn read(
     basin.finish().map_err(|spill| spill.failure(at, limit.unpacked))
 }
 
-/// Collects bytes, unpacking them where that is asked.
+/// Collects the body and decompresses it if it is gzip.
 enum Basin<'b> {
     Plain(Pool<'b>),
     Packed(Box<GzDecoder<Pool<'b>>>),
 }
 
-/// Why a basin takes no more.
+/// I/O error of the decoder: limit reached, budget exceeded or damaged data.
 struct Spill(io::Error);
 
 impl Spill {
@@ -113,14 +113,14 @@ impl<'b> Basin<'b> {
     }
 }
 
-/// Holds so much and no more.
+/// Buffer with a size limit.
 struct Pool<'b> {
     held: Vec<u8>,
     limit: usize,
     budget: Option<&'b dyn Budget>,
 }
 
-/// The budget has no more bytes.
+/// The budget refused the reservation.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct OverBudget(String);
@@ -129,7 +129,7 @@ struct OverBudget(String);
 #[error("it is full")]
 struct Full;
 
-/// By how much a pool grows at least: doubling would hold twice what came.
+/// Minimum growth of a large buffer. Doubling could allocate twice the body's size.
 const STEP: usize = 1 << 20;
 
 impl Write for Pool<'_> {

@@ -1,4 +1,4 @@
-//! Fetching something, by hyper and rustls.
+//! HTTP client on hyper and rustls.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -27,19 +27,19 @@ use crate::dial::{DialError, Dialer};
 use crate::failure::{Failure, REDIRECTS};
 use crate::tls;
 
-/// How many kinds of trust are remembered.
+/// Maximum number of cached connection pools, one per [`Trust`]. The cache is cleared when full.
 const KNOWN: usize = 64;
-/// More than any server of charts says before it answers.
+/// Maximum size of a response head. No chart server sends more.
 const LARGEST_HEAD: usize = 64 << 10;
 
-/// How long one waits.
+/// Timeouts of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For the beginning of an answer: found, connected, agreed upon and begun.
+    /// Until the response head arrives: DNS, connect, TLS and the first response line.
     pub first_word: Duration,
-    /// For the next bytes of it.
+    /// For the next bytes of the body.
     pub pause: Duration,
-    /// For the whole, with all that it leads on to.
+    /// For the whole fetch, including redirects.
     pub whole: Duration,
 }
 
@@ -52,28 +52,28 @@ impl Default for Patience {
 
 type Lines = Http<HttpsConnector<Dialer>, Empty<Bytes>>;
 
-/// Fetches. Cheap to clone: all share their connections.
+/// Fetches addresses. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     dialer: Dialer,
     patience: Patience,
-    /// Connections are shared by those who believe the same, and are known by the same certificate.
+    /// Connection pools. Requests with the same CA certificates and the same client certificate share one.
     lines: Arc<Mutex<HashMap<(Trust, bool), Lines>>>,
 }
 
-/// What is wanted.
+/// One fetch: address, credentials, limits.
 #[derive(Clone)]
 pub struct Ask<'a> {
     pub address: &'a Address,
     pub access: &'a Access,
     pub accept: &'static str,
-    /// What was had before: if it is still the same, it is not sent again.
+    /// Validators of a cached copy. The server answers 304 if the copy is current.
     pub had: Option<&'a Validators>,
-    /// It may be sent packed, and is unpacked.
+    /// Accepts gzip; the body is decompressed.
     pub packed: bool,
-    /// The most bytes of it.
+    /// Maximum number of bytes, both as transferred and after decompression.
     pub at_most: usize,
-    /// The memory budget that its bytes are charged to.
+    /// The memory budget that the body is charged to.
     pub budget: Option<&'a dyn Budget>,
 }
 
@@ -83,26 +83,26 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// By what a server recognises what it sent before.
+/// `ETag` and `Last-Modified` of an earlier response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Validators {
     pub etag: Option<String>,
     pub last_modified: Option<String>,
 }
 
-/// What came.
+/// Response to a fetch.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Nothing, unless the status is 200.
+    /// Empty unless the status is 200.
     pub body: Bytes,
-    /// Where it was found in the end.
+    /// Final address after redirects.
     pub address: Address,
 }
 
 impl Answer {
-    /// The answer, if there is what was asked for.
+    /// Returns the response if its status is 200, otherwise [`Failure::Status`].
     pub fn ok(self) -> Result<Self, Failure> {
         if self.status == StatusCode::OK {
             return Ok(self);
@@ -132,7 +132,7 @@ impl Client {
         Self { dialer, patience, lines: Arc::default() }
     }
 
-    /// Fetches what is asked for, wherever it leads on to.
+    /// Fetches an address and follows redirects.
     pub async fn get(&self, ask: &Ask<'_>) -> Result<Answer, Failure> {
         let within = self.patience.whole;
         match timeout(within, self.follow(ask)).await {
@@ -153,7 +153,8 @@ impl Client {
             if at.is_secure() && !next.is_secure() {
                 return Err(Failure::Downgrade { at, to: next.origin() });
             }
-            // Who has left an origin gets nothing back by being sent there again: others chose where to.
+            // Credentials dropped at a change of origin are not restored by a redirect back: another server chose that
+            // target.
             if next.origin() != at.origin() {
                 access = access.elsewhere();
             }
@@ -195,7 +196,8 @@ impl Client {
         Ok(Answer { status: head.status, headers: head.headers, body, address: at })
     }
 
-    /// The connections of those who believe the same. Whoever speaks to nobody securely needs no certificates.
+    /// Returns the connection pool for this trust configuration. Plain HTTP needs no certificates and always uses the
+    /// default.
     fn lines(&self, at: &Address, trust: &Trust) -> Result<Lines, Failure> {
         let key = (if at.is_secure() { trust.clone() } else { Trust::default() }, at.is_secure());
         let mut known = self.lines.lock();
@@ -258,7 +260,7 @@ fn leads_on<T>(response: &Response<T>) -> Option<&HeaderValue> {
     }
 }
 
-/// What went wrong, from what hyper says of it.
+/// Converts hyper's error: finds a dial or TLS error in its source chain.
 fn failure(error: &hyper_util::client::legacy::Error, at: &Address) -> Failure {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(link) = next {
@@ -273,7 +275,7 @@ fn failure(error: &hyper_util::client::legacy::Error, at: &Address) -> Failure {
     Failure::Broken { at: at.clone(), why: cause(error) }
 }
 
-/// rustls' error, which comes inside of one or two of input and output.
+/// Returns rustls' error, which is nested in one or two `io::Error`s.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     match error.downcast_ref::<std::io::Error>() {
         Some(outer) => tls_error(outer.get_ref()?),
@@ -281,7 +283,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
     }
 }
 
-/// The last of its causes says why; those before it say only that there was one.
+/// Message of the last source in the chain. The outer ones say only that an error occurred.
 pub(crate) fn cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

@@ -1,8 +1,8 @@
-//! Finding an address and dialling it.
+//! Name resolution and connecting.
 //!
-//! A name is resolved once. Every address that it has is checked, and if one of them is refused none is dialled: whoever has
-//! a name lead to two places, one of them not theirs, is not to be believed about the other. The address that was
-//! checked is dialled, and not the name, so that a second answer of the resolver changes nothing.
+//! A name is resolved once. All its addresses are checked, and if one is refused none is dialled: a name that points to
+//! both a public and a private address is suspicious. The checked address is dialled, not the name, so that a second
+//! answer of the resolver changes nothing (DNS rebinding).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,20 +22,20 @@ use tower::Service;
 
 use crate::policy::Policy;
 
-/// How long one address of several may take.
+/// Connect timeout per address when a name has several.
 const ONE_ADDRESS: Duration = Duration::from_secs(10);
 
-/// Knows which addresses a name has.
+/// Resolves a name to its addresses.
 pub trait Resolver: Send + Sync + 'static {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Dials an address.
+/// Opens a connection to an address.
 pub trait Connector: Send + Sync + 'static {
     fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>>;
 }
 
-/// A connection.
+/// A byte stream to a server.
 pub trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Line for T {}
@@ -52,7 +52,7 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// The system's network.
+/// Connects over TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemConnector;
 
@@ -66,14 +66,14 @@ impl Connector for SystemConnector {
     }
 }
 
-/// Why there is no connection. Nobody knows from it what else is there: a refused address is told from one that does not
-/// answer, but nothing was dialled.
+/// Error of resolving or connecting. It distinguishes a refused address from an unreachable one, which reveals nothing
+/// about the network: a refused address was never dialled.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DialError {
     #[error("`{host}` has no address: {why}")]
     Unknown { host: String, why: String },
-    /// Neither the resolved address nor its range is part of the message: a tenant would learn from it how internal names resolve.
-    /// The log has both.
+    /// The message contains neither the resolved address nor its range: a tenant would learn how internal names
+    /// resolve. The log has both.
     #[error(
         "`{host}` resolves to an address that may not be reached from here; an administrator can allow it"
     )]
@@ -82,7 +82,7 @@ pub enum DialError {
     Unreachable { host: String, why: String },
 }
 
-/// The only thing that dials.
+/// Resolves, checks and connects. The only code that opens outgoing connections.
 #[derive(Clone)]
 pub struct Dialer {
     policy: Arc<Policy>,
@@ -91,7 +91,7 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Over the system's own resolver and network.
+    /// Uses the system's resolver and TCP.
     pub fn new(policy: Policy) -> Self {
         Self::over(policy, SystemResolver, SystemConnector)
     }
@@ -112,7 +112,7 @@ impl Dialer {
         Err(DialError::Unreachable { host: host.to_owned(), why: last })
     }
 
-    /// The addresses of a host, if all of them may be reached.
+    /// Resolves a host. Fails if any of its addresses may not be reached.
     async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
         let unknown = |why: String| DialError::Unknown { host: host.to_owned(), why };
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
@@ -139,7 +139,7 @@ impl Connection for Box<dyn Line> {
     }
 }
 
-/// How hyper asks for connections.
+/// hyper's connector interface.
 impl Service<Uri> for Dialer {
     type Response = TokioIo<Box<dyn Line>>;
     type Error = DialError;

@@ -1,6 +1,6 @@
-//! Why something could not be fetched.
+//! Errors of a fetch.
 //!
-//! The words name the place, without its query, and never what was sent.
+//! Messages name the address without its query and never contain request data.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use domain::Kind;
 use crate::address::{Address, BadAddress, Origin};
 use crate::dial::DialError;
 
-/// How often one may be sent elsewhere.
+/// Maximum number of redirects per fetch.
 pub const REDIRECTS: usize = 5;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -69,7 +69,8 @@ impl Failure {
 
 fn of_status(status: u16) -> Kind {
     match status {
-        // Whoever asked us is known to us: it is us whom they do not let in.
+        // 401 and 403 mean that the remote server rejected the platform's credentials, not the caller's: the caller is
+        // authenticated.
         401 | 403 => Kind::Forbidden,
         404 | 410 => Kind::NotFound,
         429 => Kind::Exhausted,

@@ -1,12 +1,21 @@
-//! The one way out of the process: every address is checked before it is dialled.
+//! HTTP client for outgoing requests. Every address is checked against a policy before a connection is opened.
 //!
-//! Modules in reading order: which addresses may be reached ([`policy`]), how one is found and dialled ([`dial`]), where
-//! something is ([`address`]), how one is let in and whom one believes ([`access`], `tls`), and to fetch something
-//! ([`client`], `body`, [`failure`]).
+//! Modules:
+//! - [`policy`]: which IP addresses may be reached
+//! - [`dial`]: name resolution and connecting
+//! - [`address`]: URLs and origins
+//! - [`access`]: credentials and trusted certificates
+//! - `tls`: rustls configuration
+//! - [`client`]: fetch, redirects, caching validators
+//! - `body`: size and rate limits
+//! - [`failure`]: errors
 //!
-//! Always true: a name is resolved once for a connection, every address that it has is checked, and one of those is dialled; what
-//! lets one in at an origin is sent to no other; nothing that comes is held beyond its limit, or waited for beyond its time; no
-//! text of an error has a password, or the query of an address, in it.
+//! Invariants:
+//! - A name is resolved once per connection, all its addresses are checked, and one of the checked addresses is
+//!   dialled.
+//! - Credentials of one origin are sent to no other.
+//! - Every response is bounded in size and in time.
+//! - No error message contains a password or the query of an address.
 
 pub mod access;
 pub mod address;

@@ -1,8 +1,8 @@
-//! Which addresses may be reached.
+//! Policy of reachable IP addresses.
 //!
-//! What belongs to this machine, to the networks around it or to the provider under it is refused: whoever may name an address
-//! to us must not reach by us what they cannot reach themselves. Configuration can allow networks. An IPv6 address that
-//! carries an IPv4 one is judged by that.
+//! Addresses of this host, of private networks and of the provider's metadata services are refused, so that users
+//! cannot reach through the platform what they cannot reach themselves (SSRF). Configuration can allow networks. An
+//! IPv6 address that embeds an IPv4 address is checked by the embedded address too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -57,7 +57,7 @@ impl Network {
     }
 }
 
-/// Refused unless allowed, and what each is.
+/// IPv4 ranges that are refused unless allowed, with the reason.
 #[rustfmt::skip]
 const REFUSED_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::UNSPECIFIED,           8, "is unspecified"),
@@ -89,31 +89,31 @@ const REFUSED_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0),           8, "is multicast"),
 ];
 
-/// What may be reached. By default: what everybody can reach.
+/// Reachable addresses. The default allows public addresses only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     allow: Vec<Network>,
 }
 
 impl Policy {
-    /// These besides.
+    /// Additionally allows these networks.
     pub fn allowing(allow: impl IntoIterator<Item = Network>) -> Self {
         Self { allow: allow.into_iter().collect() }
     }
 
-    /// Everything: for somebody at their own terminal, who can reach no more by us than without.
+    /// Allows everything, for the command line: its user can reach the same addresses without it.
     pub fn anywhere() -> Self {
         let all = |base| Network { base, bits: 0 };
         Self::allowing([all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())])
     }
 
-    /// Whether it may be dialled; if not, what it is.
+    /// Checks an address. The error says what it is.
     pub fn check(&self, address: IpAddr) -> Result<(), &'static str> {
         let allowed = |address| self.allow.iter().any(|network| network.contains(address));
         if allowed(address) {
             return Ok(());
         }
-        // What carries others is judged by each of them, and by what it is itself.
+        // An IPv6 address with embedded IPv4 addresses is checked by each of them and by itself.
         let meant = carried(address).into_iter().filter(|meant| !allowed(*meant));
         meant.chain([address]).find_map(refusal).map_or(Ok(()), Err)
     }
@@ -126,7 +126,7 @@ fn refusal(address: IpAddr) -> Option<&'static str> {
     v4.chain(v6).find(|(base, bits, _)| within(*base, *bits)).map(|(_, _, what)| what)
 }
 
-/// The addresses of version 4 that one of version 6 leads to: mapped, compatible, translated (NAT64), 6to4, ISATAP.
+/// IPv4 addresses embedded in an IPv6 address: mapped, compatible, translated (NAT64), 6to4, ISATAP.
 fn carried(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(v6) = address else { return Vec::new() };
     let segments = v6.segments();
@@ -135,7 +135,7 @@ fn carried(address: IpAddr) -> Vec<IpAddr> {
         IpAddr::from(Ipv4Addr::from_bits(bits))
     };
     let at_its_end = match segments {
-        // `::` and `::1` are what they are.
+        // `::` and `::1` embed nothing.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
         [0, 0, 0, 0, 0, 0 | 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
@@ -244,7 +244,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever carries it, an address of version 4 is judged the same.
+        /// An embedded IPv4 address gets the same result as the plain one.
         #[test]
         fn nobody_is_let_in_by_another_spelling(bits: u32) {
             let v4 = Ipv4Addr::from_bits(bits);

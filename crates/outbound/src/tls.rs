@@ -1,4 +1,4 @@
-//! Whom one believes, for rustls.
+//! rustls client configuration.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::access::{Identity, Trust};
 
-/// What rustls is told. An error says what is wrong with the certificates that were given.
+/// Builds the client configuration. The error says what is wrong with the given certificates.
 pub fn config(trust: &Trust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -42,7 +42,7 @@ fn roots(trust: &Trust) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Those that the system trusts, read once.
+/// The system's authorities, loaded once.
 fn system() -> Result<RootCertStore, String> {
     static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
     let roots = SYSTEM.get_or_init(|| {
@@ -63,12 +63,12 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
 }
 
 fn own(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
-    // The error could repeat a line of it.
+    // The parser's error is dropped because it could repeat a line of the key.
     let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes());
     Ok((certificates(&identity.certificate)?, key.map_err(|_| "the key is no PEM".to_owned())?))
 }
 
-/// Believes any certificate, of whoever has its key.
+/// Verifier that accepts every certificate but still checks that the server holds its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is moved; the same for our rooms and for the embedded cluster.
+//! Manual clock, shared by the platform's code and the embedded cluster.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use kube_embedded::clock;
 
-/// Stands still until it is moved.
+/// A clock that moves only by `advance`.
 #[derive(Clone)]
 pub struct HeldClock(Arc<clock::HeldClock>);
 

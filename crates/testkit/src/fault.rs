@@ -1,4 +1,4 @@
-//! A line to a cluster that can be slow, silent or cut, by a plan or at a word.
+//! Fault injection for requests: a connection that is slow, silent or cut, after a number of writes or on demand.
 
 use std::future::pending;
 use std::io;
@@ -17,28 +17,28 @@ use tower::service_fn;
 
 type Breakable = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// Where the first call that is cut is cut.
+/// Where the first failing request is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
-    /// On its way: the server never hears of it.
+    /// Before it reaches the server.
     Before,
-    /// On the way back: it is done, and nobody learns of it.
+    /// After the server handled it: the write happened, but the response is lost.
     After,
 }
 
-/// How the line is.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     Sound,
-    /// Every call takes so much longer.
+    /// Every request is delayed by this.
     Slow(Duration),
-    /// Nothing comes back, and no error either. What was under way falls silent too.
+    /// No response and no error. Requests and bodies in flight hang too.
     Silent,
-    /// Every call fails, and what was under way breaks off.
+    /// Every request fails, and bodies in flight break off.
     Cut,
 }
 
-/// A fault that clients can be laid over. Clones are the same fault.
+/// Faulty transport that wraps clients. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Fault(Arc<Inner>);
 
@@ -49,58 +49,58 @@ struct Inner {
 
 #[derive(Default)]
 struct Plan {
-    /// So many more writes pass; then the line is cut.
+    /// Number of writes that still pass before the connection is cut.
     left: Option<(usize, Blow)>,
     calls: usize,
     writes: usize,
 }
 
 impl Fault {
-    /// Nothing is wrong, until somebody says so.
+    /// A healthy connection.
     pub fn none() -> Self {
         Self(Arc::new(Inner { line: watch::Sender::new(Line::Sound), plan: Mutex::default() }))
     }
 
-    /// So many writes pass; the next one, and every call after it, fails.
+    /// Lets `passing` writes pass. The next one and every later request fails.
     pub fn after_writes(passing: usize, blow: Blow) -> Self {
         let fault = Self::none();
         fault.0.plan.lock().left = Some((passing, blow));
         fault
     }
 
-    /// The line is like this from now on.
+    /// Sets the state of the connection.
     pub fn turn(&self, line: Line) {
         self.0.line.send_replace(line);
     }
 
-    /// Nothing is wrong any more, and nothing is planned.
+    /// Restores the connection and cancels the planned cut.
     pub fn mend(&self) {
         self.0.plan.lock().left = None;
         self.turn(Line::Sound);
     }
 
-    /// Whether every call fails now.
+    /// Whether every request fails.
     pub fn is_cut(&self) -> bool {
         *self.0.line.borrow() == Line::Cut
     }
 
-    /// Resolves when every call fails.
+    /// Resolves when the connection is cut.
     pub async fn cut(&self) {
         // The sender lives as long as this fault.
         let _ = self.0.line.subscribe().wait_for(|line| *line == Line::Cut).await;
     }
 
-    /// How many calls were made, those that failed not counted.
+    /// Number of requests that were not cut off.
     pub fn calls(&self) -> usize {
         self.0.plan.lock().calls
     }
 
-    /// How many of them were to write.
+    /// Number of these that were writes.
     pub fn writes(&self) -> usize {
         self.0.plan.lock().writes
     }
 
-    /// A client whose calls pass this fault.
+    /// Wraps a client so that its requests pass through the fault.
     pub fn over(&self, client: kube::Client) -> kube::Client {
         let namespace = client.default_namespace().to_owned();
         let fault = self.clone();
@@ -132,7 +132,7 @@ impl Fault {
         Ok(self.breakable(answer))
     }
 
-    /// Counts a call, and says whether it is the one to be cut.
+    /// Counts a request and returns the failure point if this is the one to cut off.
     fn count(&self, write: bool) -> Option<Blow> {
         let mut plan = self.0.plan.lock();
         if write && let Some((left, blow)) = &mut plan.left {
@@ -147,7 +147,7 @@ impl Fault {
         None
     }
 
-    /// The answer, whose body breaks off or falls silent with the line.
+    /// Makes the response's body break off or hang with the connection.
     fn breakable(&self, answer: Response<Body>) -> Response<Breakable> {
         let (head, body) = answer.into_parts();
         let line = self.0.line.subscribe();
@@ -170,7 +170,7 @@ async fn until(mut line: watch::Receiver<Line>, wanted: Line) {
     }
 }
 
-/// Reviews are asked for like writes, and write nothing.
+/// Access and token reviews are POST requests but write nothing.
 fn is_write(request: &Request<Body>) -> bool {
     let path = request.uri().path();
     let review = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];

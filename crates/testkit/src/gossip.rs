@@ -1,5 +1,5 @@
-//! A line whose watches are gossips: they say things twice and late, tell old news after new ones, leave something out, and break
-//! off in the middle. All other calls pass as they are.
+//! Fault injection for watches: events are duplicated, reordered, replayed, dropped or cut off. Other requests pass
+//! unchanged.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -18,48 +18,48 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tower::service_fn;
 
-/// So many lines of a watch are remembered, to be told again.
+/// Number of recent events that may be replayed.
 const REMEMBERED: u64 = 16;
 
-/// What a server says when it does not know any more what came before: whoever hears it must look at everything anew.
+/// The error event of an expired watch: the client must list again.
 const EXPIRED: &str = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
 
-/// A gossip that clients can be laid over. Clones are the same one.
+/// Faulty transport that wraps clients. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Gossip(Arc<Inner>);
 
 struct Inner {
     chance: Mutex<u64>,
-    /// It leaves things out and says nothing of it.
+    /// Also drops events silently.
     forgetful: bool,
     over: watch::Sender<bool>,
     tales: Mutex<usize>,
 }
 
-/// What becomes of a line.
+/// Fault applied to a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tale {
     True,
     Twice,
-    /// Followed by something that was said before.
+    /// Followed by a replayed older event.
     OldNews,
-    /// After the line that follows.
+    /// Delivered after the following event.
     Late,
-    /// Left out, and the watch says that it knows nothing any more.
+    /// Dropped, and the watch ends with 410 Expired.
     Expired,
-    /// Left out, and the line breaks.
+    /// Dropped, and the connection breaks.
     Broken,
-    /// Left out.
+    /// Dropped silently.
     Forgotten,
 }
 
 impl Gossip {
-    /// The same seed gives the same tales of the same words. What it leaves out, it says that it did.
+    /// The same seed produces the same faults for the same events. Dropped events are always signalled by an error.
     pub fn new(seed: u64) -> Self {
         Self::with(seed, false)
     }
 
-    /// One that also leaves things out and says nothing of it.
+    /// Additionally drops events silently.
     pub fn forgetful(seed: u64) -> Self {
         Self::with(seed, true)
     }
@@ -69,17 +69,17 @@ impl Gossip {
         Self(Arc::new(Inner { chance, forgetful, over: watch::Sender::new(false), tales: Mutex::default() }))
     }
 
-    /// Every watch says that it knows nothing any more; from then on they tell the truth.
+    /// Ends every watch with 410 Expired and injects no faults from then on.
     pub fn end(&self) {
         self.0.over.send_replace(true);
     }
 
-    /// How many lines were not told as they were.
+    /// Number of faults injected.
     pub fn tales(&self) -> usize {
         *self.0.tales.lock()
     }
 
-    /// A client whose watches pass this gossip.
+    /// Wraps a client so that its watches pass through the faults.
     pub fn over(&self, client: kube::Client) -> kube::Client {
         let namespace = client.default_namespace().to_owned();
         let gossip = self.clone();
@@ -138,10 +138,10 @@ impl Gossip {
     }
 }
 
-/// One watch.
+/// Response stream of one watch.
 struct Teller {
     gossip: Gossip,
-    /// Of one that was begun before the end.
+    /// Set for a watch that began before [`Gossip::end`].
     over: Option<watch::Receiver<bool>>,
     frames: BodyStream<Body>,
     unread: BytesMut,
@@ -155,7 +155,7 @@ impl Teller {
     async fn next(&mut self) -> Option<Result<Bytes, kube::Error>> {
         loop {
             if let Some(said) = self.next.pop_front() {
-                // Watches of several kinds overtake each other.
+                // Random delays make watches of different kinds overtake each other.
                 tokio::time::sleep(Duration::from_millis(self.gossip.below(10))).await;
                 return Some(said);
             }
@@ -184,7 +184,7 @@ impl Teller {
         }
     }
 
-    /// Says all lines that are there.
+    /// Processes all complete lines in the buffer.
     fn read(&mut self) {
         while !self.ended
             && let Some(end) = self.unread.iter().position(|byte| *byte == b'\n')
@@ -195,10 +195,10 @@ impl Teller {
     }
 
     fn say(&mut self, line: Bytes) {
-        // Marks of how far it has come are told as they are, so that a watch that has nothing to tell of tells no tales.
+        // Bookmarks pass unchanged, so that an idle watch injects no faults.
         let mark = line.starts_with(br#"{"type":"BOOKMARK""#);
         let tale = match if mark { Tale::True } else { self.gossip.tale() } {
-            // What was kept back would be lost with the line, and nobody would know.
+            // A delayed event would be lost with the connection without any signal, so the watch expires instead.
             Tale::Broken if self.late.is_some() => Tale::Expired,
             Tale::Late if self.late.is_some() => Tale::True,
             tale => tale,
@@ -233,7 +233,7 @@ impl Teller {
     }
 }
 
-/// Resolves when everybody is to look anew.
+/// Resolves when [`Gossip::end`] was called.
 async fn ends(over: Option<watch::Receiver<bool>>) {
     if let Some(mut over) = over
         && over.wait_for(|over| *over).await.is_ok()

@@ -1,7 +1,7 @@
-//! Work that is killed at every point where it can be.
+//! Runs an operation with a crash injected at every write.
 //!
-//! What a process leaves behind when it dies is what it has written so far. So the work is done once for each number of writes,
-//! killed at the next one, begun again as after a restart, and what it ends with is looked at.
+//! A crashed process leaves the writes that it has made. The harness therefore runs the operation once per number of
+//! writes, cuts it off at the next one, runs it again as after a restart, and checks the result.
 
 use std::fmt::Debug;
 
@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use crate::fault::{Blow, Fault};
 use crate::until::LIMIT;
 
-/// More writes than any work under test should need.
+/// Upper bound on the writes of any operation under test.
 const MANY: usize = 500;
 
-/// Does `act` in a new world for every point at which it can be killed, then once more to its end, and lets `check` look
-/// at the outcome. Returns the number of points.
+/// Runs `act` in a new world once per crash point, restarts it to completion, and calls `check` on the result. Returns
+/// the number of writes of an undisturbed run.
 ///
-/// `act` lays the fault over the clients that it uses and ends when its work is done. It is dropped where it is killed.
+/// `act` must send its requests through the fault's clients ([`Fault::over`]) and return when its work is done. Its
+/// future is dropped at the crash.
 pub async fn every_kill_point<W, E: Debug>(
     make_world: impl AsyncFn() -> W,
     act: impl AsyncFn(&W, &Fault) -> Result<(), E>,
@@ -34,7 +35,7 @@ pub async fn every_kill_point<W, E: Debug>(
                 }
             };
             let ended = timeout(LIMIT, whole).await.unwrap_or_else(|_| panic!("{point}: hangs before it"));
-            // An act that heard of the cut before we did has been killed all the same.
+            // If `act` noticed the cut before this task did, it counts as crashed too.
             if let Some(done) = ended.filter(|_| !fault.is_cut()) {
                 done.unwrap_or_else(|error| {
                     panic!("failed without a fault after {passing} writes: {error:?}")
@@ -68,7 +69,7 @@ mod tests {
         Ok(())
     }
 
-    /// Makes what is missing.
+    /// Creates what is missing.
     async fn careful(world: &World, fault: &Fault) -> kube::Result<()> {
         let maps = Api::namespaced(fault.over(world.platform()), "default");
         for name in NAMES {
@@ -79,7 +80,7 @@ mod tests {
         Ok(())
     }
 
-    /// Thinks that the first says it all.
+    /// Takes the first object for proof that all exist.
     async fn careless(world: &World, fault: &Fault) -> kube::Result<()> {
         let maps = Api::namespaced(fault.over(world.platform()), "default");
         if maps.get_opt(NAMES[0]).await?.is_none() {

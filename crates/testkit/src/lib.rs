@@ -1,8 +1,13 @@
-//! What tests of several rooms share. A dev-dependency only.
+//! Test fixtures shared by several crates. A dev-dependency only.
 //!
-//! Modules in reading order: a cluster with our kinds in it ([`world`]), a line to it that can be cut ([`fault`]) or whose watches
-//! do not tell the truth ([`gossip`]), work that is
-//! killed at every point where it can be ([`kill`]), somebody who knows nothing of our marks ([`unheld`]), a clock that stands still ([`clock`]), and waiting ([`until`]).
+//! Modules:
+//! - [`world`]: embedded cluster with the platform's CRDs
+//! - [`fault`]: fault injection for requests
+//! - [`gossip`]: fault injection for watches
+//! - [`kill`]: crashes at every write
+//! - [`unheld`]: client that does not know one annotation
+//! - [`clock`]: manual clock
+//! - [`until`]: waiting for a condition
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod clock;

@@ -1,4 +1,4 @@
-//! The line of somebody who knows nothing of our marks, as the helm command.
+//! Client that does not know one of the platform's annotations, as the helm command does not.
 
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -6,7 +6,7 @@ use kube::Client;
 use kube::client::Body;
 use tower::service_fn;
 
-/// A client whose Secrets lack that mark, in what it sends and in what it is told.
+/// Wraps a client so that `mark` is missing from the Secrets that it reads and writes.
 pub fn unheld(client: Client, namespace: &str, mark: &'static str) -> Client {
     let call = move |request: Request<Body>| {
         let client = client.clone();
@@ -25,7 +25,7 @@ pub fn unheld(client: Client, namespace: &str, mark: &'static str) -> Client {
     Client::new(service_fn(call), namespace)
 }
 
-/// Another name of the same length in its place is none that anybody looks for.
+/// Replaces the key by another of the same length, which no code looks for.
 fn unmarked(text: &[u8], mark: &str) -> Vec<u8> {
     String::from_utf8_lossy(text).replace(mark, &"x".repeat(mark.len())).into_bytes()
 }

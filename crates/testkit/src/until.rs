@@ -1,13 +1,13 @@
-//! Waiting for a condition, never for a time.
+//! Waiting for a condition instead of a fixed time.
 
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-/// Far more than anything here takes, also on a machine that does other things.
+/// Timeout, far above what any condition takes, also on a busy machine.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
-/// Asks again and again until there is an answer.
+/// Polls `ask` until it returns a value. Panics after [`LIMIT`], naming `what`.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let answered = async {
         loop {

@@ -1,4 +1,4 @@
-//! An embedded cluster with our namespace and our kinds in it.
+//! Embedded cluster with the platform's namespace and CRDs.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use kube_embedded::cluster::{Cluster, Config};
 use kube_types::{SYSTEM_NAMESPACE, definitions};
 use serde_json::{Value, json};
 
-/// The ServiceAccount that the platform runs as, in its own namespace.
+/// The platform's ServiceAccount in its own namespace.
 pub const PLATFORM: &str = "longshore";
 
-/// An embedded cluster in memory.
+/// An embedded cluster, in memory.
 pub struct World {
     pub cluster: Cluster,
 }
 
 impl World {
-    /// Here the platform may do everything.
+    /// Creates a cluster where the platform is cluster-admin.
     pub async fn new() -> Self {
         Self::at(Arc::new(SystemClock)).await
     }
 
-    /// As [`World::new`], by that clock.
+    /// As [`World::new`], with the given clock.
     pub async fn at(clock: Arc<dyn Clock>) -> Self {
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
@@ -36,7 +36,7 @@ impl World {
         Self::under(clock, [binding]).await
     }
 
-    /// Here the platform may do what these objects let it do.
+    /// Creates a cluster where the platform has only the permissions granted by `manifests`.
     pub async fn under(clock: Arc<dyn Clock>, manifests: impl IntoIterator<Item = Value>) -> Self {
         let config = Config { clock, ..Config::default() };
         let world = Self { cluster: Cluster::open(config).await.unwrap() };
@@ -51,22 +51,22 @@ impl World {
         world
     }
 
-    /// For what a test prepares and looks at.
+    /// Client for the test itself: cluster-admin.
     pub fn admin(&self) -> kube::Client {
         self.cluster.client(User::admin())
     }
 
-    /// For what is under test.
+    /// Client for the code under test: the platform's ServiceAccount.
     pub fn platform(&self) -> kube::Client {
         self.cluster.client(User::service_account(SYSTEM_NAMESPACE, PLATFORM, ""))
     }
 
-    /// For somebody who reaches the cluster by themselves.
+    /// Client of another user.
     pub fn of(&self, user: &str, groups: &[&str]) -> kube::Client {
         self.cluster.client(User::named(user, groups))
     }
 
-    /// Writes objects, as an administrator would by `kubectl apply`.
+    /// Applies objects as an administrator, as `kubectl apply` does.
     pub async fn apply(&self, objects: impl IntoIterator<Item = Value>) {
         let client = self.admin();
         for object in objects {

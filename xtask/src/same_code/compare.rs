@@ -1,10 +1,10 @@
-//! Two files, token by token.
+//! Compares two files token by token.
 
 use std::collections::BTreeMap;
 
 use super::tokens::{Kind, Token};
 
-/// What changed between two files that are the same code.
+/// Changes between two versions of a file with the same code.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Changes {
     /// Identifiers, old and new.
@@ -13,7 +13,8 @@ pub enum Changes {
     Literals(Vec<(usize, String, String)>),
 }
 
-/// Whether one injective renaming of identifiers maps `old` to `new`; else the line of the new file and the first difference.
+/// Checks whether one injective renaming of identifiers maps `old` to `new`. The error names the line in the new file
+/// and the first difference.
 pub fn renaming(old: &[Token], new: &[Token]) -> Result<Changes, String> {
     let mut names = Renaming::default();
     for (before, after) in aligned(old, new)? {
@@ -33,7 +34,7 @@ pub fn renaming(old: &[Token], new: &[Token]) -> Result<Changes, String> {
     Ok(Changes::Renamed(names.forward.into_iter().filter(|(old, new)| old != new).collect()))
 }
 
-/// Whether nothing but string literals differs.
+/// Checks that only string literals differ.
 pub fn prose(old: &[Token], new: &[Token]) -> Result<Changes, String> {
     let mut literals = Vec::new();
     for (before, after) in aligned(old, new)? {
@@ -62,7 +63,7 @@ fn aligned<'a>(
     Ok(old.iter().zip(new))
 }
 
-/// A one-to-one map of identifiers. Those that stay are in it, too: nothing may take their name.
+/// One-to-one map of identifiers. It includes unchanged ones, so that no other identifier can take their name.
 #[derive(Default)]
 struct Renaming {
     forward: BTreeMap<String, String>,
@@ -83,7 +84,7 @@ impl Renaming {
     }
 }
 
-/// Two format strings that differ in the names of captured variables only.
+/// Checks that two format strings differ only in the names of captured variables.
 fn captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
     let (old_parts, new_parts) = (split(old), split(new));
     let differ = || format!("the text {old} became {new}");
@@ -100,7 +101,7 @@ fn captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
     Ok(())
 }
 
-/// A format string as text, captured name, text, and so on.
+/// Splits a format string into text, captured name, text, and so on.
 fn split(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;

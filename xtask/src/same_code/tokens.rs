@@ -46,7 +46,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
                 let is_text = text.ends_with('"') || text.ends_with("\"#") || text.ends_with("\"##");
                 found.push(if is_text { Token { line, kind: Kind::Text(text) } } else { other(text) });
             }
-            // A comma before a closing delimiter is rustfmt's.
+            // rustfmt adds and removes a comma before a closing delimiter.
             TokenTree::Punct(punct) if punct.as_char() == ',' && at + 1 == trees.len() => {}
             TokenTree::Punct(punct) => {
                 let joint = if punct.spacing() == Spacing::Joint { "+" } else { "" };
@@ -56,7 +56,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
                 let inner: Vec<_> = group.stream().into_iter().collect();
                 if group.delimiter() == Delimiter::Brace && is_body(&trees[..at]) && is_expression(&inner) {
                     push_all(&inner, found);
-                    // The arm ends with a comma when its body has no braces.
+                    // A match arm without braces ends with a comma.
                     let next_is_comma =
                         matches!(trees.get(at + 1), Some(TokenTree::Punct(next)) if next.as_char() == ',');
                     if is_arm(&trees[..at]) && at + 1 < trees.len() && !next_is_comma {
@@ -75,7 +75,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
                         line: group.span_close().start().line,
                         kind: Kind::Other(close.to_owned()),
                     });
-                    // An arm with a block needs no comma.
+                    // A match arm with a block needs no comma.
                     let next_is_comma =
                         matches!(trees.get(at + 1), Some(TokenTree::Punct(next)) if next.as_char() == ',');
                     if group.delimiter() == Delimiter::Brace
@@ -92,7 +92,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
     }
 }
 
-/// How many trees at the beginning are left out: an import, a `mod` declaration, a doc comment.
+/// Number of leading trees to skip: an import, a `mod` declaration or a doc comment.
 fn skip(trees: &[TokenTree]) -> Option<usize> {
     let is_punct =
         |at: usize, mark: char| matches!(trees.get(at), Some(TokenTree::Punct(p)) if p.as_char() == mark);
@@ -124,18 +124,18 @@ fn is_ident(tree: Option<&TokenTree>, name: &str) -> bool {
     matches!(tree, Some(TokenTree::Ident(ident)) if ident == name)
 }
 
-/// Whether what follows is the body of a match arm.
+/// Whether the next tree is the body of a match arm.
 fn is_arm(before: &[TokenTree]) -> bool {
     let [.., TokenTree::Punct(first), TokenTree::Punct(second)] = before else { return false };
     first.as_char() == '=' && second.as_char() == '>'
 }
 
-/// Whether what follows is the body of a match arm or of a closure.
+/// Whether the next tree is the body of a match arm or of a closure.
 fn is_body(before: &[TokenTree]) -> bool {
     is_arm(before) || matches!(before.last(), Some(TokenTree::Punct(last)) if last.as_char() == '|')
 }
 
-/// Whether a block holds one expression, whose braces rustfmt may add or remove.
+/// Whether a block contains a single expression, whose braces rustfmt may add or remove.
 fn is_expression(inner: &[TokenTree]) -> bool {
     let has_statement = inner.iter().any(|tree| matches!(tree, TokenTree::Punct(p) if p.as_char() == ';'));
     !inner.is_empty() && !has_statement

@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::project::{Project, spoken};
 
-/// One test executable of a package.
+/// A test executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
     /// `package` for unit tests, `package::target` for integration tests.
     pub name: String,
     pub package: String,
-    /// The folder of the package, in which cargo runs its tests.
+    /// The package's folder, which is the working directory of its tests.
     pub folder: PathBuf,
     pub executable: PathBuf,
 }
@@ -35,7 +35,7 @@ impl Binary {
     }
 }
 
-/// All that was built.
+/// Result of the build.
 pub struct Build {
     pub tests: Vec<Binary>,
     /// The program `longshore`.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-/// How many tests the list of slow ones has.
+/// Number of tests in the list of the slowest.
 const SLOWEST: usize = 20;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +91,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Reads lines such as `test a::b ... ok <0.123s>`. Ignored tests are no results.
+/// Parses lines such as `test a::b ... ok <0.123s>`. Ignored tests are left out.
 pub fn results(stdout: &str) -> Vec<TestResult> {
     stdout.lines().filter_map(result).collect()
 }
@@ -109,7 +109,7 @@ fn result(line: &str) -> Option<TestResult> {
     Some(TestResult { name: name.to_owned(), passed, took: Duration::from_secs_f64(seconds) })
 }
 
-/// Reads lines such as `skipped: a::b: LONGSHORE_KUBECTL names no program`, and returns the names of the tests.
+/// Parses lines such as `skipped: a::b: LONGSHORE_KUBECTL names no program` and returns the names of the tests.
 pub fn skipped(stderr: &str) -> Vec<String> {
     let named = stderr.lines().filter_map(|line| line.strip_prefix("skipped: ")?.split_once(": "));
     named.map(|(name, _)| name.to_owned()).collect()

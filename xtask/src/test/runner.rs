@@ -18,15 +18,15 @@ use anyhow::{Context, Result, anyhow};
 use super::binaries::Binary;
 use super::report::{self, Report, TestResult};
 
-/// One run of one binary.
+/// One run of a test binary.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub binary: Binary,
     /// Precedes the names of tests in reports.
     pub label: String,
-    /// Only tests of exactly these names; all, if empty.
+    /// Run exactly these tests; empty means all.
     pub tests: BTreeSet<String>,
-    /// Substrings of names, as `cargo test` takes them.
+    /// Substrings of test names, as for `cargo test`.
     pub filters: Vec<String>,
     pub threads: usize,
     pub env: Vec<(OsString, OsString)>,
@@ -104,7 +104,7 @@ fn run_job(job: &Job, cargo: &str) -> Result<Finished> {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     let mut results = report::results(&stdout);
-    // A binary that aborts reports no failed test: the binary itself has failed then.
+    // A binary that aborts reports no failed test, so the binary itself is reported.
     if !output.status.success() && results.iter().all(|result| result.passed) {
         let name = format!("(binary ended with {})", output.status);
         results.push(TestResult { name, passed: false, took: began.elapsed() });
@@ -122,6 +122,6 @@ fn print(job: &Job, finished: &Finished) {
     let passed = finished.results.len() - failed;
     let mut out = std::io::stdout().lock();
     let line = format!("{}: {passed} passed, {failed} failed in {} s", job.label, finished.took.as_secs());
-    // The reader of our output may be gone.
+    // Stdout may be closed.
     let _ = if failed == 0 { writeln!(out, "{line}") } else { writeln!(out, "{}\n{line}", finished.output) };
 }

@@ -1,9 +1,10 @@
-//! Crates that we do without, and why.
+//! Banned third-party crates, with reasons.
 //!
-//! Judged by what `cargo tree` says is built: the lock file also names optional crates that nothing turns on.
+//! Checked against the output of `cargo tree`, which lists what is built: the lock file also names optional crates that
+//! no feature enables.
 
-/// Names and reasons. `chrono` is not among them: `kube-cel` and its `cel` compute with its times; our own code
-/// uses `jiff`.
+/// Names and reasons. `chrono` is not banned, because `kube-cel` and its `cel` compute with its types; the platform's
+/// own code uses `jiff`.
 const BANNED: &[(&str, &str)] = &[
     ("openssl", "TLS is rustls"),
     ("openssl-sys", "TLS is rustls"),
@@ -13,7 +14,7 @@ const BANNED: &[(&str, &str)] = &[
     ("serde_yml", "it is unsound; YAML is serde_norway"),
 ];
 
-/// Complaints about `built`: a line `name v1.2.3 ...` for each crate.
+/// Checks `built`, which has a line `name v1.2.3 ...` per crate; returns complaints.
 pub fn check(built: &str) -> Vec<String> {
     let mut names: Vec<&str> = built.lines().filter_map(|line| line.split_whitespace().next()).collect();
     names.sort_unstable();

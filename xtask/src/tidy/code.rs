@@ -1,9 +1,8 @@
-//! The code of a Rust file without what it only says: comments and the insides of literals become blanks.
+//! Blanks comments and the contents of literals in Rust source.
 //!
-//! Lines stay where they are. It is a reader for [`super::sources`], not a compiler: what rustc would refuse is
-//! read somehow.
+//! Lines keep their positions. It serves [`super::sources`] and is not a compiler: invalid code gives some result.
 
-/// `text` with comments and the insides of string and character literals blanked.
+/// Returns `text` with comments and the contents of string and character literals blanked.
 pub fn bare(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut bare = chars.clone();
@@ -18,13 +17,13 @@ pub fn bare(text: &str) -> String {
                 *c = ' ';
             }
         }
-        // Past the closing quote, if there is one, so that it does not open anything.
+        // Skips the closing quote, so that it does not open another literal.
         at = if chars[at] == '/' { to } else { to + 1 };
     }
     bare.into_iter().collect()
 }
 
-/// The span to blank of the comment or literal that begins at `at`; quotes stay.
+/// Span to blank of the comment or literal that begins at `at`. Quotes stay.
 fn said_at(chars: &[char], at: usize) -> Option<(usize, usize)> {
     let next = |offset: usize| chars.get(at + offset).copied();
     let word_before = at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_');
@@ -50,7 +49,7 @@ fn said_at(chars: &[char], at: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Where `here` first holds of what is left, or the end.
+/// First position from which `here` holds for the rest, or the end.
 fn find(chars: &[char], from: usize, here: impl Fn(&[char]) -> bool) -> usize {
     (from..chars.len()).find(|at| here(&chars[*at..])).unwrap_or(chars.len())
 }

@@ -1,8 +1,9 @@
-//! Crates lean only downwards.
+//! Permitted dependencies between crates.
 
 use serde_json::Value;
 
-/// Our crates from the ground up, each with those it may lean on. Tests may lean on anything further down.
+/// The workspace's crates from the bottom up, each with its permitted dependencies. Tests may depend on any lower
+/// crate.
 const ROOMS: &[(&str, &[&str])] = &[
     ("helm-template", &[]),
     ("helm-chart", &["helm-template"]),
@@ -121,10 +122,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Complaints about what `cargo metadata` says of our own crates.
+/// Checks the workspace's crates in the output of `cargo metadata`; returns complaints.
 pub fn check(metadata: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
-    // A package without a source is in the workspace.
+    // Packages without a source belong to the workspace.
     let packages: Vec<_> =
         array(&metadata["packages"]).iter().filter(|package| package["source"].is_null()).collect();
     let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();

@@ -1,8 +1,8 @@
-//! Everything we build on may be used and passed on under the Apache licence.
+//! Checks that all dependencies have licences compatible with distribution under Apache-2.0.
 
 use serde_json::Value;
 
-/// Licences that ask for no more than to be named.
+/// Licences that require only attribution.
 const FINE: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -20,7 +20,7 @@ const FINE: &[&str] = &[
     "Zlib",
 ];
 
-/// Complaints about the licences that `cargo metadata` names.
+/// Checks the licences in the output of `cargo metadata`; returns complaints.
 pub fn check(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     packages
@@ -36,7 +36,7 @@ pub fn check(metadata: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether an SPDX expression can be met with licences that are fine. `A/B` is an old way to write `A OR B`.
+/// Whether an SPDX expression can be satisfied with permitted licences. `A/B` is an old form of `A OR B`.
 fn fine(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -44,7 +44,7 @@ fn fine(expression: &str) -> bool {
     any_of(&mut rest) && rest.is_empty()
 }
 
-/// `A OR B OR ...`; all of it is read, whatever it is worth.
+/// Parses `A OR B OR ...`, always to its end.
 fn any_of(rest: &mut &[&str]) -> bool {
     let mut met = all_of(rest);
     while let ["OR", after @ ..] = rest {
@@ -54,7 +54,7 @@ fn any_of(rest: &mut &[&str]) -> bool {
     met
 }
 
-/// `A AND B AND ...`, which binds closer.
+/// Parses `A AND B AND ...`, which binds more tightly.
 fn all_of(rest: &mut &[&str]) -> bool {
     let mut met = one(rest);
     while let ["AND", after @ ..] = rest {
@@ -64,7 +64,7 @@ fn all_of(rest: &mut &[&str]) -> bool {
     met
 }
 
-/// A licence, with its exception if it has one, or parentheses.
+/// Parses a licence with an optional exception, or a parenthesised expression.
 fn one(rest: &mut &[&str]) -> bool {
     match rest {
         ["(", after @ ..] => {

@@ -1,8 +1,12 @@
-//! `cargo xtask tidy`: checks by program what people forget.
+//! `cargo xtask tidy`: automated checks of project rules.
 //!
-//! A check takes what it judges as data and answers complaints, one line each, so that its tests feed it small
-//! made-up inputs. Modules: the sources ([`sources`], which reads them through [`code`]), how crates lean
-//! ([`layers`]), what must not reach out ([`pure`]), what we take in from others ([`licences`], [`banned`]), and the generated files.
+//! A check takes its input as data and returns complaints, one line each, so that its tests can use small inputs.
+//!
+//! Modules:
+//! - [`sources`]: Rust files, read through [`code`]
+//! - [`layers`]: dependencies between crates
+//! - [`pure`]: crates without I/O
+//! - [`licences`], [`banned`]: third-party crates
 
 mod banned;
 mod code;
@@ -45,7 +49,7 @@ pub fn tidy(project: &Project) -> Result<()> {
 }
 
 fn generated(project: &Project) -> Result<Vec<String>> {
-    // A missing stamp differs in every file.
+    // A missing stamp counts as a difference in every file.
     let committed = fs::read_to_string(codegen::stamp_path(project)).unwrap_or_default();
     let stale = stamp::differences(&committed, &codegen::current_stamp(project)?);
     Ok(stale

@@ -1,7 +1,7 @@
-//! The crates that render charts reach for nothing by themselves: no files, network, environment, clock, chance or
-//! threads. What they need of the world comes through the traits of `helm_template::outside`.
+//! Purity of the crates that render charts: no files, network, environment, clock, randomness or threads. They get
+//! these through the traits of `helm_template::outside`.
 //!
-//! Two ways lead out of a crate: what its sources name, and what it depends on. Both are closed here.
+//! Both the names in their sources and their dependencies are checked.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::sources::Source;
 
 const PURE: &[&str] = &["helm-template", "helm-chart", "helm-engine"];
 
-/// What a source must not name.
+/// Names that a source must not contain.
 const WAYS_OUT: &[&str] = &[
     "std::fs",
     "TcpStream",
@@ -34,11 +34,11 @@ const WAYS_OUT: &[&str] = &[
     "File::create",
 ];
 
-/// What none of them may depend on.
+/// Crates that none of them may depend on.
 const OUTSIDERS: &[&str] =
     &["aws-lc-rs", "rand", "getrandom", "tokio", "reqwest", "hyper", "kube", "tempfile", "uuid", "rayon"];
 
-/// Complaints about a source; its tests may do as they like.
+/// Checks a source file. Its tests are exempt.
 pub fn check_source(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
     let pure = PURE.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
@@ -55,7 +55,7 @@ pub fn check_source(source: &Source) -> Vec<String> {
     complaints
 }
 
-/// Complaints about what `cargo metadata` says of their dependencies.
+/// Checks the dependencies in the output of `cargo metadata`.
 pub fn check_dependencies(metadata: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
     let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn check_dependencies(metadata: &Value) -> Vec<String> {
     complaints
 }
 
-/// Whether the line names it, and not something longer.
+/// Whether the line contains `way` as a whole identifier.
 fn names(line: &str, way: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(way)

@@ -1,4 +1,4 @@
-//! What every Rust file of ours must be like: a header, a bearable length, nothing left undone.
+//! Rules for every Rust file: a header, a maximum length, no unfinished code.
 
 use std::fs;
 use std::path::Path;
@@ -7,20 +7,20 @@ use anyhow::{Context, Result};
 
 use super::code::bare;
 
-/// Longer files have more than one subject, unless they are tables.
+/// Maximum number of lines. Longer files have more than one subject, unless they are tables.
 const MOST_LINES: usize = 800;
-/// What the header of a file says that is long because it is a table.
+/// Marks a file in its header as a long table.
 const TABLE: &str = "A table:";
-/// Where printing is the purpose: commands, and the start lines of the server.
+/// Paths that may print: commands, and the server's start lines.
 const PRINTERS: [&str; 3] = ["crates/cli/", "crates/longshore/src/main.rs", "xtask/"];
 
-/// A Rust file, by its path in the project.
+/// A Rust file with its path in the project.
 pub struct Source {
     pub path: String,
     pub text: String,
 }
 
-/// Every Rust file of ours, in order.
+/// Reads every Rust file of the workspace, sorted by path.
 pub fn read(root: &Path) -> Result<Vec<Source>> {
     let mut files = Vec::new();
     for folder in ["crates", "xtask"] {
@@ -45,7 +45,7 @@ fn walk(root: &Path, folder: &Path, files: &mut Vec<Source>) -> Result<()> {
     Ok(())
 }
 
-/// Every complaint about one file.
+/// Returns the complaints about one file.
 pub fn check(source: &Source) -> Vec<String> {
     let Source { path, text } = source;
     let mut complaints = Vec::new();
@@ -69,7 +69,7 @@ pub fn check(source: &Source) -> Vec<String> {
                 complain(&format!("`{name}!` is left"));
             }
         }
-        // A test prints to say that it was skipped, or to its parent process.
+        // A test may print that it was skipped, or print to its parent process.
         if (calls(line, "println") || calls(line, "print")) && !may_print && !in_tests {
             complain("prints to standard output, which belongs to the commands");
         }

@@ -1,7 +1,7 @@
-//! What `cargo xtask up --demo` puts on a platform that has just started: somebody, and their releases.
+//! `cargo xtask up --demo`: creates an account and example releases on a server that has just started.
 //!
-//! It reads what the server says, and passes it on; after the line `ready` it types what a person would type. What is there
-//! already from another time stays as it is.
+//! It reads the server's output and forwards it. After the line `ready` it runs the commands that a user would type.
+//! Existing objects are left unchanged.
 
 use std::fs;
 use std::io::{BufRead as _, Write as _, stdin};
@@ -16,14 +16,14 @@ use crate::project::{Project, run, spoken};
 
 const EMAIL: &str = "demo@example.com";
 
-/// What the one who starts the server says to the one who reads what it prints.
+/// Arguments of the process that reads the output of the server.
 #[derive(Args)]
 pub struct DemoArgs {
     program: PathBuf,
     data: PathBuf,
 }
 
-/// A release: its name, its chart, and how it is asked for.
+/// A demo release: name, chart and further arguments of `install`.
 struct Wish {
     name: &'static str,
     chart: &'static str,
@@ -37,14 +37,14 @@ const WISHES: &[Wish] = &[
     Wish { name: "broken", chart: "broken", more: &["--wait", "--timeout", "5s"] },
 ];
 
-/// Passes on what the server says, and does its part when it is ready.
+/// Forwards the server's output, and creates the demo when the server is ready.
 pub fn listen(project: &Project, args: &DemoArgs) -> Result<()> {
     for line in stdin().lock().lines() {
         let line = line.context("cannot read what the server says")?;
         println!("{line}");
         if let Some(server) = line.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) {
             let demo = Demo { project, args, server };
-            // Without it the platform runs all the same.
+            // The server keeps running if the demo fails.
             if let Err(error) = demo.make() {
                 eprintln!("error: the demo cannot go on: {error:#}");
             }
@@ -76,7 +76,7 @@ impl Demo<'_> {
             let chart = format!("xtask/demo/{}", wish.chart);
             let words = [&["install", wish.name, &chart], wish.more].concat();
             println!("\n$ longshore {}", words.join(" "));
-            // The one that is meant to fail does.
+            // One release fails on purpose, so the status is ignored.
             longshore(&words).status()?;
             if wish.name == "shop" {
                 let words = ["upgrade", "shop", &chart, "--set", "replicas=3,greeting=Hello"];
@@ -109,7 +109,7 @@ impl Demo<'_> {
         )
     }
 
-    /// A token of the demo's account: the one from another time, or a new one.
+    /// The token of the demo account: the saved one if it is still valid, otherwise a new one.
     fn token(&self) -> Result<String> {
         let kept = fs::read_to_string(self.args.data.join("demo.env")).unwrap_or_default();
         let kept =
@@ -134,7 +134,7 @@ impl Demo<'_> {
         self.token_by_password().with_context(|| String::from_utf8_lossy(&made.stderr).trim().to_owned())
     }
 
-    /// For an account whose token is lost: whoever has the data folder may give it a new password.
+    /// Resets the password of an account whose token is lost. Access to the data folder is enough for that.
     fn token_by_password(&self) -> Result<String> {
         let data = &self.args.data;
         let kubeconfig = crate::project::output(self.longshore(&["kubeconfig", "--data"]).arg(data))?;
@@ -168,14 +168,14 @@ impl Demo<'_> {
     }
 }
 
-/// A file that nobody else reads.
+/// Writes a file with mode 0600.
 fn write_private(file: &Path, text: &str) -> Result<()> {
     let open = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(file);
     open.and_then(|mut open| open.write_all(text.as_bytes()))
         .with_context(|| format!("cannot write `{}`", file.display()))
 }
 
-/// Another of us, which listens to what the server will say.
+/// Starts this program again as the process that reads the server's output.
 pub fn listener(program: &Path, data: &Path) -> Result<Stdio> {
     let mut listen = Command::new(std::env::current_exe().context("cannot find out which program this is")?);
     listen.arg("demo").arg(program).arg(data).stdin(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Flags that several of Helm's commands have.
+//! Arguments shared by several of Helm's commands.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-/// Which Helm is followed.
+/// The Helm version to follow.
 #[derive(Clone, Debug, Args)]
 pub struct HelmArg {
     /// Follow Helm 3.17 or Helm 4.3
@@ -23,16 +23,16 @@ fn generation() -> impl TypedValueParser<Value = Profile> {
         .map(|word| if word == "3" { Profile::Helm3 } else { Profile::Helm4 })
 }
 
-/// A flag that may also be given as `--flag=false`, as all of Helm's may.
+/// A flag that also accepts `--flag=false`, as all of Helm's do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switch(pub bool);
 
-/// How such a flag is parsed.
+/// Value parser of a [`Switch`].
 pub fn switch() -> impl TypedValueParser<Value = Switch> {
     BoolWords.map(Switch)
 }
 
-/// Go's words for true and false.
+/// Parses Go's boolean literals.
 #[derive(Clone)]
 struct BoolWords;
 
@@ -48,13 +48,13 @@ impl TypedValueParser for BoolWords {
         match value.to_str() {
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
             Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
-            // Its error says what was wrong with which flag.
+            // For clap's error message.
             _ => BoolValueParser::new().parse_ref(command, arg, value),
         }
     }
 }
 
-/// What the user says of values.
+/// Values given on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ValuesArgs {
     /// Values in a YAML file; `-` is standard input
@@ -78,17 +78,17 @@ pub struct ValuesArgs {
 }
 
 impl ValuesArgs {
-    /// All that was said, read from where it is.
+    /// Reads and merges all given values.
     pub fn read(&self, profile: Profile) -> Result<Members, String> {
         Self::merge(&self.sources()?, profile)
     }
 
-    /// The same of sources that were read already.
+    /// Merges sources that were read already.
     pub fn merge(sources: &[Source], profile: Profile) -> Result<Members, String> {
         user_values(sources, profile, &mut text_of_file).map_err(|why| why.to_string())
     }
 
-    /// What was said, file by file and flag by flag.
+    /// Reads the given sources in order.
     pub fn sources(&self) -> Result<Vec<Source>, String> {
         let mut sources = Vec::new();
         for name in &self.files {
@@ -108,12 +108,12 @@ impl ValuesArgs {
     }
 }
 
-/// The content of a file as a text.
+/// Content of a file as text.
 pub fn text_of_file(name: &str) -> Result<Str, Str> {
     Ok(Str::from(String::from_utf8_lossy(&file(name)?)))
 }
 
-/// The content of a file, or of standard input.
+/// Content of a file, or of standard input for `-`.
 fn file(name: &str) -> Result<Vec<u8>, String> {
     let name = name.trim();
     if name == "-" {
@@ -124,7 +124,7 @@ fn file(name: &str) -> Result<Vec<u8>, String> {
     std::fs::read(name).map_err(|error| format!("open {name}: {}", reason(&error)))
 }
 
-/// Why the system refused, as Go says it: without the number, and in lower case.
+/// I/O error message as Go prints it: without the number, and in lower case.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

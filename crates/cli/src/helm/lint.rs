@@ -1,4 +1,4 @@
-//! `longshore lint`: what can be found wrong with charts.
+//! `longshore lint`: checks charts.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -74,7 +74,7 @@ pub fn run(args: &LintArgs) -> Outcome {
     linter.run(&paths)
 }
 
-/// The charts below a folder, archives among them.
+/// Subcharts in a folder, including archives.
 fn subcharts(folder: &Path, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -166,7 +166,7 @@ impl Linter<'_> {
     }
 }
 
-/// A chart's folder on disk.
+/// A chart in a folder.
 fn folder<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<Subject<'s>, String> {
     fs::metadata(path.join("Chart.yaml")).map_err(|error| {
         let file = path.join("Chart.yaml");
@@ -190,7 +190,7 @@ fn folder<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<Subject<'
     Ok(subject(shown, entry, loaded.map(|loaded| loaded.chart).map_err(|error| error.to_string())))
 }
 
-/// An archive, as if it had been unpacked.
+/// A chart in an archive.
 fn packed<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<Subject<'s>, String> {
     let failed = |why: String| format!("unable to extract tarball: {why}");
     let limit = ArchiveLimits::of(profile).packed;

@@ -1,4 +1,4 @@
-//! Where a chart is.
+//! Locating charts.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use helm_template::profile::Profile;
 
 use super::remote::{RemoteArgs, wait};
 
-/// As [`find`], for commands that have no runtime.
+/// Blocking variant of [`find`], for commands without a runtime.
 pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
     wait(find(name, remote, profile))?
 }
 
-/// The place of a chart on disk: a folder or an archive. What is elsewhere is fetched into the cache first.
+/// Path of a chart's folder or archive. Remote charts are fetched into the cache.
 pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
     let name = name.trim();
     if remote.repo.is_empty() {
@@ -26,7 +26,7 @@ pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<P
         }
     }
     let pulled = remote.fetch(name, profile).await?;
-    // By its digest: two repositories may have different charts of one name.
+    // Named by digest, because two repositories may have different charts of the same name.
     let file = format!("{}.tgz", pulled.fetched.digest.hex());
     remote.places.find()?.keep(&file, &pulled.fetched.bytes)
 }

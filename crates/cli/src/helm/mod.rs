@@ -1,6 +1,6 @@
-//! Helm's commands, on our own engine: same flags, same words, same exit codes.
+//! Helm's commands on Longshore's engine, with Helm's flags, messages and exit codes.
 //!
-//! Nothing here needs a server or a cluster; what fetches charts makes a runtime of its own.
+//! They need no server or cluster. Commands that fetch charts create their own runtime.
 
 pub mod dependency;
 pub mod flags;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// The names of these commands.
+/// Names of the Helm commands.
 pub const COMMANDS: &[&str] = &[
     "template",
     "lint",
@@ -41,7 +41,7 @@ pub const COMMANDS: &[&str] = &[
     "values",
 ];
 
-/// What can be asked of charts.
+/// Commands for charts.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Render a chart as Helm does, without a cluster
@@ -81,21 +81,21 @@ pub fn run(command: &Command) -> Outcome {
     }
 }
 
-/// What came of a command: text for standard output, or Helm's words for why not.
+/// Result of a command: standard output, or Helm's error message.
 pub type Outcome = Result<Vec<u8>, Refusal>;
 
-/// A command that failed.
+/// Error of a command.
 #[derive(Debug)]
 pub struct Refusal {
-    /// What is printed all the same.
+    /// Output to print although the command failed.
     pub output: Vec<u8>,
     pub why: String,
-    /// How the program ends: 1, unless somebody broke it off.
+    /// Exit code: 1, or 130 if the command was interrupted.
     pub code: u8,
 }
 
 impl Refusal {
-    /// It failed after this had been done.
+    /// Error after the given output was produced.
     pub fn after(output: impl Into<Vec<u8>>, why: impl Into<String>) -> Self {
         Self { output: output.into(), why: why.into(), code: 1 }
     }
@@ -113,7 +113,7 @@ impl From<crate::platform::Failure> for Refusal {
     }
 }
 
-/// Prints what came of a command, as Helm does.
+/// Prints the result of a command as Helm does.
 pub fn finish(outcome: Outcome) -> ExitCode {
     let (output, why, code) = match outcome {
         Ok(output) => (output, None, 1),

@@ -1,4 +1,4 @@
-//! `longshore package`: charts as archives.
+//! `longshore package`: packs charts into archives.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `longshore pull`: a chart from elsewhere, onto the disk.
+//! `longshore pull`: downloads charts.
 
 use std::fs;
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
     let profile = args.helm.profile;
     let pulled = wait(args.remote.fetch(name.trim(), profile))??;
     if args.untar.0 {
-        // Without the dot that stands for the folder itself, which cannot be made.
+        // Removes `.` components, because a folder `.` cannot be created.
         let folder: PathBuf = args.destination.join(&args.untardir).components().collect();
         untar(&folder, &pulled, profile)?;
     } else {
@@ -60,8 +60,8 @@ fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
     Ok(format!("Pulled: {host}/{path}:{version}\nDigest: {}\n", pulled.fetched.digest))
 }
 
-/// Unpacks a chart into a new folder of its name, whole or not at all. Names were checked when the archive was read: none leads
-/// out of the chart, and none is a link.
+/// Unpacks a chart atomically into a new folder of its name. Entry names were checked when the archive was read: none
+/// is outside the chart, and none is a link.
 fn untar(folder: &Path, pulled: &Pulled, profile: Profile) -> Result<(), String> {
     let name = pulled.fetched.name();
     if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
@@ -85,13 +85,13 @@ fn untar(folder: &Path, pulled: &Pulled, profile: Profile) -> Result<(), String>
         fs::rename(&draft, &place)
     })();
     written.map_err(|error| {
-        // The first error is the one to tell.
+        // The first error is returned.
         let _ = fs::remove_dir_all(&draft);
         format!("failed to untar: {}", failed(&place, &error))
     })
 }
 
-/// Writes an archive, in place of what was there, whole or not at all.
+/// Writes an archive atomically, replacing an existing one.
 fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let draft = file.with_file_name(format!(".{name}.{}", std::process::id()));

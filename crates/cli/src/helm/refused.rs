@@ -1,8 +1,8 @@
-//! Command lines that make no sense, in the words of Helm's own flags.
+//! Errors in arguments, in Helm's words.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What Helm would say, where it says something of its own.
+/// Helm's message for an error, if it differs from clap's.
 pub fn words(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

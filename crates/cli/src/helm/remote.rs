@@ -1,6 +1,7 @@
-//! Charts that are elsewhere: in a repository one has added, in one that is named, in a registry, or at an address.
+//! Remote charts: from an added repository, a repository URL, an OCI registry or a chart URL.
 //!
-//! Whoever sits at their own terminal may reach private addresses: they can anyway. What lets one in still stays with its origin.
+//! Private addresses are allowed, because the user of the command line can reach them anyway. Credentials are still
+//! sent only to their own origin.
 
 use std::io::Read;
 
@@ -20,7 +21,7 @@ use super::flags::{Switch, switch, text_of_file};
 use super::repositories::{Places, PlacesArgs};
 use crate::platform::secret::Secret;
 
-/// How one is let in.
+/// Credentials and trusted certificates of a repository or registry.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LoginArgs {
     /// The user name at the repository or registry
@@ -46,7 +47,7 @@ pub struct LoginArgs {
     pub pass_credentials: Switch,
 }
 
-/// Which chart, and where from.
+/// Version and source of a chart.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArgs {
     /// The version of the chart, or a range; the newest without
@@ -79,7 +80,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 }
 
 impl LoginArgs {
-    /// With the password from standard input, if that was said.
+    /// Reads the password from standard input if requested.
     pub fn asked(mut self, stdin: bool) -> Result<Self, String> {
         if stdin && self.password.is_none() {
             let mut text = String::new();
@@ -98,7 +99,7 @@ impl LoginArgs {
     }
 }
 
-/// What lets one in: a login, and the files with authorities, a certificate and its key.
+/// Credentials and trust from command-line arguments.
 pub fn access(
     username: &str,
     password: Option<&Secret>,
@@ -122,17 +123,17 @@ pub fn access(
     Ok(Access { login, trust })
 }
 
-/// A chart that was fetched.
+/// A fetched chart.
 pub struct Pulled {
     pub fetched: Fetched,
-    /// What its archive is called, by Helm's rules.
+    /// File name of the archive, by Helm's rules.
     pub file: String,
-    /// Where in a registry it was.
+    /// Its reference in a registry.
     pub reference: Option<Reference>,
 }
 
 impl RemoteArgs {
-    /// Whether it says something that only this machine can heed: an address, or how one is let in.
+    /// Whether an argument requires local access: a repository URL, credentials or certificates.
     pub fn is_of_this_machine(&self) -> bool {
         let LoginArgs {
             username,
@@ -152,12 +153,12 @@ impl RemoteArgs {
             || self.places.repository_config.is_some()
     }
 
-    /// The version that is asked for.
+    /// The requested version or range.
     pub fn wanted(&self) -> &str {
         if self.version.is_empty() && self.devel.0 { ">0.0.0-0" } else { self.version.trim() }
     }
 
-    /// Fetches the chart that is called so.
+    /// Fetches a chart by name.
     pub async fn fetch(&self, name: &str, profile: Profile) -> Result<Pulled, String> {
         let charts = Fetcher::new(client(), profile, Limits::of(profile).packed);
         let said = |error: chart_store::ChartError| error.to_string();
@@ -220,7 +221,7 @@ impl RemoteArgs {
         Ok(Pulled { file: file_name(&listed.address, &fetched), fetched, reference: None })
     }
 
-    /// What lets one in at an address: what was said, or what is known of the repository that it is in.
+    /// Credentials for an address: those given, or those of the added repository that contains it.
     fn access_at(&self, places: &Places, address: &Address) -> Result<Access, String> {
         let said = self.login.access()?;
         if said != Access::none() {
@@ -238,14 +239,14 @@ impl RemoteArgs {
     }
 }
 
-/// What an archive is called: as its address says, if that can be the name of a file, else after its chart.
+/// File name of an archive: the last segment of its URL if it is a valid name, otherwise name and version.
 fn file_name(address: &Address, fetched: &Fetched) -> String {
     let last = address.path().rsplit('/').next().unwrap_or_default();
     let plain = !last.is_empty() && !last.starts_with('.') && !last.contains(['%', '\\']);
     if plain { last.to_owned() } else { format!("{}-{}.tgz", fetched.name(), fetched.version()) }
 }
 
-/// Fetches the index of a repository, as it is written.
+/// Downloads the index of a repository. Returns its text and the parsed index.
 pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
     wait(repository::download(&client(), repository, profile, &Work::unbounded()))?
         .map_err(|error| error.to_string())
@@ -255,7 +256,7 @@ fn client() -> Client {
     Client::new(Dialer::new(Policy::anywhere()))
 }
 
-/// Waits for what comes over a network, for commands that have no runtime: they do one thing after the other.
+/// Blocks on network I/O, for commands without a runtime.
 pub fn wait<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(work))

@@ -1,6 +1,6 @@
-//! The file of repositories and the folder of their indexes, in Helm's format.
+//! Repositories file and index cache, in Helm's format.
 //!
-//! Always true of what we write: nobody else can read it, and it is whole.
+//! Invariant: written files are complete and readable by the owner only.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -19,7 +19,7 @@ use super::remote::access;
 use crate::platform::contexts::write_private;
 use crate::platform::secret::Secret;
 
-/// Where both are.
+/// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlacesArgs {
     /// The file with the names of repositories [default: `repositories.yaml` in the user's folder of settings]
@@ -31,7 +31,7 @@ pub struct PlacesArgs {
 }
 
 impl PlacesArgs {
-    /// Whether anything was said of places on this machine.
+    /// Whether a path was given.
     pub fn is_said(&self) -> bool {
         self.repository_config.is_some() || self.repository_cache.is_some()
     }
@@ -50,7 +50,7 @@ impl PlacesArgs {
     }
 }
 
-/// The folder that is ours in one of the user's folders.
+/// Longshore's folder in one of the user's XDG folders.
 fn own(variable: &str, at_home: &str) -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder(variable).or_else(|| folder("HOME").map(|home| home.join(at_home)));
@@ -58,14 +58,14 @@ fn own(variable: &str, at_home: &str) -> Result<PathBuf, String> {
     Ok(base.join("longshore"))
 }
 
-/// Where repositories are written down.
+/// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug)]
 pub struct Places {
     file: PathBuf,
     cache: PathBuf,
 }
 
-/// What is in the file.
+/// Content of the repositories file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Repositories {
@@ -92,7 +92,7 @@ pub struct Entry {
     pub username: String,
 }
 
-/// Helm writes an empty text where there is no password.
+/// Helm writes an empty string for no password.
 mod plain {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -114,7 +114,7 @@ impl Repositories {
         self.repositories.iter().find(|entry| entry.name == name)
     }
 
-    /// Adds it, or replaces the one of its name.
+    /// Adds or replaces a repository.
     pub fn enter(&mut self, entry: Entry) {
         match self.repositories.iter_mut().find(|other| other.name == entry.name) {
             Some(other) => *other = entry,
@@ -124,7 +124,7 @@ impl Repositories {
 }
 
 impl Entry {
-    /// How it is reached.
+    /// Access to the repository.
     pub fn repository(&self) -> Result<Repository, String> {
         let files = [&*self.ca_file, &self.cert_file, &self.key_file];
         let access = access(&self.username, self.password.as_ref(), files, self.insecure_skip_tls_verify)?;
@@ -138,7 +138,7 @@ impl Entry {
 }
 
 impl Places {
-    /// What is in the file; nothing where there is none.
+    /// Reads the file. A missing file is empty.
     pub fn read(&self) -> Result<Repositories, String> {
         let text = match fs::read_to_string(&self.file) {
             Ok(text) => text,
@@ -148,7 +148,7 @@ impl Places {
         if text.trim().is_empty() {
             return Ok(Repositories::default());
         }
-        // What stands in a line may be a password.
+        // The line is not repeated, because it may contain a password.
         serde_norway::from_str(&text).map_err(|error| {
             let line = error.location().map_or(1, |place| place.line());
             format!(
@@ -158,11 +158,11 @@ impl Places {
         })
     }
 
-    /// Reads, changes and writes, while nobody else does.
+    /// Reads, changes and writes the file under a lock.
     pub fn change(&self, change: impl FnOnce(&mut Repositories) -> Result<(), String>) -> Result<(), String> {
         let wrong = |error: io::Error| failed(&self.file, &error);
         private_folder(self.file.parent().unwrap_or(Path::new("."))).map_err(wrong)?;
-        // Held until it is dropped. The file itself cannot be locked: it is replaced.
+        // The lock is held until it is dropped. The repositories file itself cannot be locked, because it is replaced.
         let lock = self.file.with_extension("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
         let lock = lock.map_err(wrong)?;
@@ -170,14 +170,14 @@ impl Places {
         let mut repositories = self.read()?;
         change(&mut repositories)?;
         if repositories.generated.is_empty() {
-            // As Helm writes a time that nobody set.
+            // Go's zero time, which Helm writes when no time is set.
             "0001-01-01T00:00:00Z".clone_into(&mut repositories.generated);
         }
         let text = serde_norway::to_string(&repositories).map_err(|error| error.to_string())?;
         write_private(&self.file, text.as_bytes()).map_err(wrong)
     }
 
-    /// The index of a repository, as it was last fetched.
+    /// The cached index of a repository.
     pub fn index(&self, name: &str, profile: Profile) -> Result<Index, String> {
         let file = self.index_file(name);
         let text = fs::read(&file).map_err(|error| failed(&file, &error))?;
@@ -202,7 +202,7 @@ impl Places {
         Ok(())
     }
 
-    /// Writes a file into the cache, and says where it is.
+    /// Writes a file into the cache and returns its path.
     pub fn keep(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
         let file = self.cache.join(name);
         private_folder(&self.cache).map_err(|error| failed(&self.cache, &error))?;

@@ -1,4 +1,4 @@
-//! Charts written as archives.
+//! Writing charts as archives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use jiff::Timestamp;
 
 use super::flags::reason;
 
-/// What the entries of an archive say about when they were made.
+/// Modification time of an archive's entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
     pub when: Timestamp,
-    /// Somebody asked for this time, so that archives come out the same on every machine.
+    /// Whether the time is fixed, for reproducible archives.
     pub fixed: bool,
 }
 
 impl Made {
-    /// Now, or when `SOURCE_DATE_EPOCH` says.
+    /// The current time, or `SOURCE_DATE_EPOCH`.
     pub fn from_environment(clock: &dyn Clock) -> Result<Self, String> {
         let Some(epoch) = std::env::var("SOURCE_DATE_EPOCH").ok().filter(|epoch| !epoch.is_empty()) else {
             return Ok(Self { when: clock.now(), fixed: false });
@@ -36,13 +36,13 @@ impl Made {
     }
 }
 
-/// The present time, as Go writes it.
+/// The current time in Go's format.
 pub fn now(clock: &dyn Clock) -> String {
     let now = clock.now().to_zoned(clock.zone()).strftime("%Y-%m-%dT%H:%M:%S%.f%:z").to_string();
     now.strip_suffix("+00:00").map(|utc| format!("{utc}Z")).unwrap_or(now)
 }
 
-/// Packs a chart into a folder, which is made if there is none. What is returned is the archive's place.
+/// Packs a chart into a folder, creating it if necessary. Returns the archive's path.
 pub fn save(chart: &mut Chart, folder: &Path, profile: Profile, made: Made) -> Result<PathBuf, String> {
     if made.fixed && profile == Profile::Helm4 {
         stamp(chart, &made.when.to_string());
@@ -60,7 +60,7 @@ pub fn save(chart: &mut Chart, folder: &Path, profile: Profile, made: Made) -> R
     Ok(file)
 }
 
-/// A lock says when it was made, too.
+/// Sets the generation time in the lock files of a chart and its subcharts.
 fn stamp(chart: &mut Chart, when: &str) {
     if let Some(lock) = &mut chart.lock {
         lock.generated = when.into();

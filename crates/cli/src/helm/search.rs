@@ -1,4 +1,4 @@
-//! `longshore search`: charts in the repositories that one has added.
+//! `longshore search`: searches the charts of the added repositories.
 
 use clap::{ArgAction, Args, Subcommand};
 use helm_chart::index::{ChartVersion, Index};
@@ -72,7 +72,7 @@ struct Row {
     description: String,
 }
 
-/// One version of one chart, and how early in what is said of it the word was found.
+/// A matching chart version. `score` is the index of the part that matches; lower is better.
 struct Found {
     score: usize,
     name: String,
@@ -80,7 +80,7 @@ struct Found {
     entry: ChartVersion,
 }
 
-/// What is looked for.
+/// Search term.
 enum Words {
     All,
     Text(String),
@@ -97,7 +97,7 @@ pub fn run(args: &SearchArgs) -> Outcome {
         Form::Table if rows.is_empty() => Ok(b"No results found\n".into()),
         Form::Table => {
             let head = ["NAME", "CHART VERSION", "APP VERSION", "DESCRIPTION"].map(str::to_owned);
-            // What others have written must not move the reader's cursor.
+            // Text from repositories is escaped for the terminal.
             let cells = rows.iter().map(|row| {
                 [&row.name, &row.version, &row.app_version, &row.description].map(|text| tame(text))
             });
@@ -172,7 +172,7 @@ fn range(args: &RepoArgs) -> Result<Constraints, String> {
 
 fn look(repo: &str, index: &Index, words: &Words, profile: Profile, found: &mut Vec<Found>) {
     for chart in index.names() {
-        // An entry that cannot be read is not found.
+        // Unreadable entries are skipped.
         for entry in index.entries(chart).filter_map(Result::ok) {
             let Some(score) = score(repo, &entry, words) else { continue };
             let version = Version::parse(&entry.metadata.version, profile).ok();
@@ -181,7 +181,7 @@ fn look(repo: &str, index: &Index, words: &Words, profile: Profile, found: &mut 
     }
 }
 
-/// In which part of what is said of a chart the words are: its name, its place, its description, its keywords.
+/// Index of the first part that matches: name, name with repository, description, keywords.
 fn score(repo: &str, entry: &ChartVersion, words: &Words) -> Option<usize> {
     const BETWEEN: char = '\u{b}';
     let metadata = &entry.metadata;

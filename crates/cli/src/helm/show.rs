@@ -1,4 +1,4 @@
-//! `longshore show`: what is in a chart.
+//! `longshore show`: prints parts of a chart.
 
 use clap::{Args, Subcommand};
 use helm_chart::{Chart, File};
@@ -40,7 +40,7 @@ pub struct ChartArgs {
     pub remote: RemoteArgs,
 }
 
-/// What a chart can be asked for, in the order in which it is printed.
+/// Parts of a chart, in the order in which they are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Chart,
@@ -98,7 +98,7 @@ fn text(chart: &Chart, parts: &[Part], profile: Profile) -> Outcome {
             }
             Part::Crds => {
                 for (number, crd) in crds(chart).into_iter().enumerate() {
-                    // Helm 3 separates them from what comes before, and not from each other.
+                    // Helm 3 separates CRDs from preceding output, but not from each other.
                     let is_separated = profile == Profile::Helm4 || (is_all && number == 0);
                     if is_separated && !crd.data.starts_with(b"---") {
                         say(b"---");

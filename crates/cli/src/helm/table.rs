@@ -1,10 +1,10 @@
-//! Lists as Helm prints them: tables with cells as wide as the widest of their column and a tab between, JSON, YAML.
+//! Lists in Helm's formats: tables with padded, tab-separated columns, JSON, YAML.
 
 use clap::ValueEnum;
 use helm_template::{json, yaml};
 use serde::Serialize;
 
-/// As what a list is printed.
+/// Output format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     Table,
@@ -12,7 +12,7 @@ pub enum Form {
     Yaml,
 }
 
-/// The rows as JSON or YAML, as Go writes them.
+/// Rows as JSON or YAML in Go's format.
 pub fn listed(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
     let text = serde_json::to_string(rows).map_err(|error| error.to_string())?;
     if form == Form::Yaml {
@@ -23,7 +23,7 @@ pub fn listed(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
     Ok((escaped + "\n").into_bytes())
 }
 
-/// The rows as lines. A cell that is wider than `most` is cut, and says so with dots.
+/// Rows as a table. Cells longer than `most` are truncated with an ellipsis.
 pub fn text<const COLUMNS: usize>(rows: &[[String; COLUMNS]], most: usize) -> String {
     let length = |cell: &String| cell.chars().count();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| {

@@ -1,4 +1,4 @@
-//! `longshore template`: what a chart comes to, without a cluster.
+//! `longshore template`: renders a chart without a cluster.
 
 use std::fs;
 use std::io::Write;
@@ -106,7 +106,7 @@ pub fn run(args: &TemplateArgs) -> Outcome {
         check_schema: !args.skip_schema_validation.0,
         ..Request::new(&name, &values, &capabilities)
     };
-    // The process ends soon: taking all that was parsed apart would be work for nothing.
+    // Not dropped, because the process exits soon and freeing the parsed chart takes time.
     let prepared = ManuallyDrop::new(Prepared::new(chart));
     let engine = Engine::new(profile);
     let rendered = helm_host::beside(
@@ -131,8 +131,8 @@ pub fn run(args: &TemplateArgs) -> Outcome {
     }
 }
 
-/// The names of the release and of the chart. One that is made up is not for this command: without a name the release
-/// is called `release-name`.
+/// Names of the release and of the chart. Without a name the release is called `release-name`; names are not generated
+/// here.
 fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), String> {
     match args.names.as_slice() {
         [] => Err("a chart is missing".into()),
@@ -149,7 +149,7 @@ fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), 
     }
 }
 
-/// A name that a template makes.
+/// Generates a name from a template.
 pub(crate) fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
     const NAME: &str = "name-template";
     let functions = functions::table(profile);
@@ -158,13 +158,13 @@ pub(crate) fn from_template(text: &str, host: &Host, profile: Profile) -> Result
     let budget = Budget::default();
     let mut machine = Machine::new(templates, &functions, host.outside(), &budget);
     let name = machine.run(NAME, Value::Nil).map_err(|error| {
-        // A name is no chart: what `fail` says is not picked out here.
+        // The template of a name is not part of a chart, so markers around messages of `fail` are only removed.
         error.to_string().replace("HELM_ERR_START", "").replace("HELM_ERR_END", "")
     })?;
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
-/// A chart that can be installed.
+/// Loads a chart that can be installed.
 fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
     let loaded = helm_host::load(path, profile).map_err(|error| error.to_string())?;
     for line in &loaded.warnings {
@@ -199,7 +199,7 @@ fn show(args: &TemplateArgs, name: &str, release: &Release) -> Outcome {
     Ok(output::only(text, &args.show_only, args.helm.profile)?)
 }
 
-/// Writes each file of the release below the folder, and says so.
+/// Writes each file of the release below the folder, and prints its path.
 fn write_files(
     args: &TemplateArgs,
     folder: &str,
@@ -228,7 +228,7 @@ fn write_files(
         said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         written.push(file);
     }
-    // Helm prints the manifests that it has not printed elsewhere: none.
+    // Helm prints the remaining manifests, of which there are none.
     said.push(b'\n');
     Ok(said)
 }

@@ -1,4 +1,4 @@
-//! `longshore values`: the values that a chart would get, and who said each.
+//! `longshore values`: the merged values of a chart, with the source of each.
 
 use std::fmt::Write as _;
 
@@ -72,7 +72,7 @@ pub fn run(args: &ShowValuesArgs) -> Outcome {
     }
 }
 
-/// What said a value, in a few words.
+/// Short description of a value's source.
 fn words(origin: &Origin) -> String {
     match origin {
         Origin::Chart(names) => match names.as_slice() {
@@ -89,7 +89,7 @@ fn words(origin: &Origin) -> String {
     }
 }
 
-/// One word for programs.
+/// Machine-readable source.
 fn layer(origin: &Origin) -> &'static str {
     match origin {
         Origin::Chart(names) if names.len() > 1 => "subchart",
@@ -101,7 +101,7 @@ fn layer(origin: &Origin) -> &'static str {
     }
 }
 
-/// Where comments begin, if values leave the room.
+/// Column of the comments, unless the value is longer.
 const COMMENTS: usize = 40;
 
 fn as_yaml(values: &[Explained]) -> Outcome {
@@ -127,8 +127,8 @@ fn as_yaml(values: &[Explained]) -> Outcome {
     Ok(text.into_bytes())
 }
 
-/// `key: value`, such that a comment can stand at the end of its first line: a text that would go over several lines
-/// without saying so is put on one.
+/// `key: value`, formatted so that a comment can follow on the first line: plain multi-line strings are written on one
+/// line.
 fn entry(key: &Str, value: &Data) -> Result<String, String> {
     let map = |value: Data| Data::Map(Members::from([(key.clone(), value)]));
     let written = yaml::write(&map(value.clone())).map_err(|error| error.to_string())?;
@@ -147,7 +147,7 @@ fn written_key(key: &Str) -> Result<String, String> {
     Ok(written.trim_end().strip_suffix(": true").unwrap_or(key).to_owned())
 }
 
-/// A name of a file may hold anything.
+/// File names may contain line breaks.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }

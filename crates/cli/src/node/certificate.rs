@@ -1,6 +1,6 @@
-//! The certificate by which a node is known: asked for with a token, approved by somebody else, taken when it is there.
+//! Client certificate of a node: requested with a bootstrap token, approved by another user, then downloaded.
 //!
-//! The name of the request follows from its content, so that whoever asks again after a crash finds what they asked for.
+//! The CSR's name is derived from its content, so that a request after a crash finds the existing one.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use super::folder::{Asked, FolderError};
 use super::line::{Trouble, code};
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Between two looks when watching fails.
+/// Retry interval after a failed watch.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a refused token is tried again. API servers learn of a new token from a watch.
+/// How long a rejected token is retried. API servers learn of a new token from a watch.
 const TOKEN_PROPAGATION: Duration = Duration::from_secs(10);
-/// Between two attempts with a refused token.
+/// Retry interval of a rejected token.
 const TOKEN_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum CertificateError {
     Wrong(&'static str),
 }
 
-/// A new key (P-256), and the request for the certificate of the node `name`.
+/// Generates a key (P-256) and a CSR for the node `name`.
 pub fn ask(name: &str) -> Result<Asked, CertificateError> {
     let key = KeyPair::generate()?;
     let mut wanted = CertificateParams::default();
@@ -69,7 +69,8 @@ pub fn ask(name: &str) -> Result<Asked, CertificateError> {
     Ok(Asked { key: key.serialize_pem().into_bytes(), request: request.into_bytes() })
 }
 
-/// Asks for it as the holder of a token, waits for an answer, and takes it. `lasting` is for how many seconds it is to be good.
+/// Creates the CSR with a bootstrap token, waits for the decision and returns the certificate. `lasting` is the
+/// requested lifetime in seconds.
 pub async fn obtain(
     client: Client,
     asked: &Asked,
@@ -85,7 +86,7 @@ pub async fn obtain(
     taken(&csr)
 }
 
-/// As [`place`]; a token that the API server does not know is tried again for some time.
+/// As [`place`], but retries a token that the API server does not know yet.
 async fn place_with_new_token(
     csrs: &Api<CertificateSigningRequest>,
     asked: &Asked,
@@ -103,7 +104,7 @@ async fn place_with_new_token(
     }
 }
 
-/// The request as the cluster has it, made if it is not there: whoever asked before and died finds it again.
+/// Creates the CSR, or returns the existing one of an earlier attempt.
 pub async fn place<E: From<CertificateError>>(
     csrs: &Api<CertificateSigningRequest>,
     asked: &Asked,
@@ -149,7 +150,7 @@ fn request(pem: &[u8], lasting: Option<i32>) -> CertificateSigningRequest {
     }
 }
 
-/// The request as it was decided. What fails on the way is tried again: only a refusal ends it.
+/// Waits for the decision on the CSR. Retries all errors except a rejected token.
 async fn decided(
     csrs: &Api<CertificateSigningRequest>,
     name: &str,
@@ -161,7 +162,7 @@ async fn decided(
             Ok(None) => return Err(CertificateError::Withdrawn(name.to_owned())),
             Err(_) => match csrs.get_opt(name).await {
                 Err(error) if code(&error) == 401 => return Err(refusal(error)),
-                // The right to read the request is given a moment after it was made.
+                // Permission to read the CSR is granted shortly after its creation.
                 _ => tokio::time::sleep(PAUSE).await,
             },
         }
@@ -200,7 +201,7 @@ pub fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateErro
     Ok(pem.to_vec())
 }
 
-/// Whether a certificate is of this key and node, and from when until when.
+/// Checks that a certificate belongs to this key and node. Returns its validity period.
 pub fn check(pem: &[u8], key: &[u8], name: &str) -> Result<(Timestamp, Timestamp), CertificateError> {
     let wrong = CertificateError::Wrong;
     let der = CertificateDer::from_pem_slice(pem).map_err(|_| wrong("it is no certificate in PEM form"))?;

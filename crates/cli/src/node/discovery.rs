@@ -1,8 +1,8 @@
-//! How a cluster proves that it is the one that somebody's token is for, before anything secret is sent to it.
+//! Discovery: verifies the cluster's identity before any secret is sent to it, as kubeadm does.
 //!
-//! The ConfigMap `kube-public/cluster-info` is open to all. It names the cluster's authority, and is signed with each
-//! bootstrap token: who has the token can check that whoever answers has it too. The authority must besides be
-//! the one whose hash was given. Only then is the cluster believed, and only under that authority.
+//! The ConfigMap `kube-public/cluster-info` is public. It contains the cluster's CA and is signed with each bootstrap
+//! token, so that the holder of a token can verify that the server has the token too. The CA must also match the given
+//! hash. Only then is the cluster trusted, and only under that CA.
 
 use aws_lc_rs::{constant_time, digest, hmac};
 use base64::Engine as _;
@@ -39,7 +39,7 @@ pub enum DiscoveryError {
     Impostor { server: Server, trouble: Trouble },
 }
 
-/// The authority of the cluster at `server`, in PEM form, once it has proved itself in both ways.
+/// Returns the CA of the cluster at `server` in PEM form, verified by token and hash.
 pub async fn authority(
     server: &Server,
     token: &JoinToken,
@@ -52,7 +52,7 @@ pub async fn authority(
         return Err(DiscoveryError::Closed { server: server.clone(), code });
     }
     let found = check(server, &body, token, wanted)?;
-    // The same once more, from whoever has that authority's certificate: from here on the line itself is safe.
+    // Repeats the request over TLS verified with this CA. From here on the connection is secure.
     let impostor = |trouble| DiscoveryError::Impostor { server: server.clone(), trouble };
     let client = line::anonymous(server, &found).map_err(|error| impostor(error.into()))?;
     let (code, body) = line::get(&client, PATH).await.map_err(impostor)?;
@@ -62,7 +62,7 @@ pub async fn authority(
     Ok(found)
 }
 
-/// The authority in a ConfigMap, if token and hash vouch for it.
+/// Returns the CA in the ConfigMap if token and hash verify it.
 pub(super) fn check(
     server: &Server,
     body: &[u8],
@@ -88,7 +88,7 @@ pub(super) fn check(
     Ok(authority)
 }
 
-/// Whether a signature (`header..tag`, the content left out) is of this content and token.
+/// Verifies a detached JWS signature (`header..tag`) of this content with this token.
 fn is_signed(content: &str, signature: &str, token: &JoinToken) -> bool {
     let Some((header, tag)) = signature.split_once("..") else { return false };
     let decoded = |text: &str| URL_SAFE_NO_PAD.decode(text).ok();
@@ -103,7 +103,7 @@ fn is_signed(content: &str, signature: &str, token: &JoinToken) -> bool {
     constant_time::verify_slices_are_equal(expected.as_ref(), &tag).is_ok()
 }
 
-/// The certificate of the one cluster that a kubeconfig names.
+/// The CA of the single cluster in a kubeconfig.
 fn authority_in(kubeconfig: &str) -> Result<Vec<u8>, String> {
     let config: Value = serde_norway::from_str(kubeconfig).map_err(|error| error.to_string())?;
     let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
@@ -111,8 +111,8 @@ fn authority_in(kubeconfig: &str) -> Result<Vec<u8>, String> {
     STANDARD.decode(data).map_err(|_| "the authority in its kubeconfig is no base64".to_owned())
 }
 
-/// The hash of an authority's public key, as `kubeadm` writes it. Several authorities in one file are refused: the hash would
-/// vouch for the first, and all would be believed.
+/// Hash of the CA's public key in kubeadm's format. A file with several CAs is refused, because the hash would verify
+/// only the first.
 pub(super) fn hash(authority: &[u8]) -> Result<AuthorityHash, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority).collect();
     let all = all.map_err(|_| "its authority is no certificate in PEM form".to_owned())?;

@@ -1,7 +1,8 @@
-//! What a machine keeps, so that whoever joins again from the same folder goes on instead of starting anew.
+//! State of a node on disk, so that joining again from the same folder resumes.
 //!
-//! Always true: nobody else can read it, every file is whole, and one process at a time is at work in it. The key is there
-//! before anything is asked for with it, and the certificate before anything is done with it.
+//! Invariants:
+//! - Only the owner can read the folder, every file is complete, and one process at a time uses it.
+//! - The key is stored before a certificate is requested for it, and the certificate before it is used.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -17,7 +18,7 @@ const KEY: &str = "key.pem";
 const REQUEST: &str = "request.pem";
 const AUTHORITY: &str = "ca.pem";
 const CERTIFICATE: &str = "certificate.pem";
-/// What follows key, request and certificate, until it is complete and takes their place.
+/// Files of the next certificate. They replace the current ones when it is complete.
 const NEXT_KEY: &str = "next-key.pem";
 const NEXT_REQUEST: &str = "next-request.pem";
 const NEXT_CERTIFICATE: &str = "next-certificate.pem";
@@ -42,16 +43,16 @@ pub enum FolderError {
     Nobody(PathBuf),
 }
 
-/// Who the machine is.
+/// Identity of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub server: String,
     pub name: String,
-    /// Made once: by it a machine knows the node that it has registered itself.
+    /// Generated once. By this id a machine recognises the Node that it registered.
     pub id: String,
 }
 
-/// All that a machine needs to act as a node.
+/// Everything a machine needs to act as a node.
 pub struct Identity {
     pub server: Server,
     pub authority: Vec<u8>,
@@ -59,7 +60,7 @@ pub struct Identity {
     pub key: Vec<u8>,
 }
 
-/// A key, and the request for its certificate.
+/// A key and its certificate signing request.
 pub struct Asked {
     pub key: Vec<u8>,
     pub request: Vec<u8>,
@@ -68,12 +69,12 @@ pub struct Asked {
 pub struct Folder {
     dir: PathBuf,
     pub machine: Machine,
-    /// Held for as long as this lives.
+    /// File lock, held until this is dropped.
     _lock: File,
 }
 
 impl Folder {
-    /// Of this node at this server; made if there is none.
+    /// Opens the folder of this node at this server, creating it if necessary.
     pub fn enter(dir: &Path, server: &Server, name: &str) -> Result<Self, FolderError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|source| FolderError::Io { path: dir.to_owned(), source })?;
@@ -95,7 +96,7 @@ impl Folder {
         Self::opened(dir, machine, lock)
     }
 
-    /// Whatever node it is of.
+    /// Opens the folder of any node.
     pub fn existing(dir: &Path) -> Result<Self, FolderError> {
         if !dir.join(MACHINE).exists() {
             return Err(FolderError::Nobody(dir.to_owned()));
@@ -111,7 +112,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Who the machine has become, if it has its certificate.
+    /// The node's identity, or `None` while it has no certificate.
     pub fn identity(&self) -> Result<Option<Identity>, FolderError> {
         let parts = (self.read(AUTHORITY)?, self.read(CERTIFICATE)?, self.read(KEY)?);
         let (Some(authority), Some(certificate), Some(key)) = parts else { return Ok(None) };
@@ -119,12 +120,12 @@ impl Folder {
         Ok(Some(Identity { server, authority, certificate, key }))
     }
 
-    /// What was asked for, or would have been: `make` makes key and request if there are none.
+    /// Returns the stored key and request; `make` creates them if there are none.
     pub fn asked<E: From<FolderError>>(&self, make: impl FnOnce() -> Result<Asked, E>) -> Result<Asked, E> {
         self.asked_in(KEY, REQUEST, make)
     }
 
-    /// Likewise, for the certificate that is to follow the present one.
+    /// As [`Folder::asked`], for the next certificate.
     pub fn asked_next<E: From<FolderError>>(
         &self,
         make: impl FnOnce() -> Result<Asked, E>,
@@ -142,26 +143,26 @@ impl Folder {
             return Ok(Asked { key, request });
         }
         let asked = make()?;
-        // The request last: a key without one is made anew.
+        // The request is written last: a key without a request is replaced.
         self.write(key_file, &asked.key)?;
         self.write(request_file, &asked.request)?;
         Ok(asked)
     }
 
-    /// The certificate last: with it the identity is complete.
+    /// Stores the certificate last, because it completes the identity.
     pub fn certify(&self, authority: &[u8], certificate: &[u8]) -> Result<(), FolderError> {
         self.write(AUTHORITY, authority)?;
         self.write(CERTIFICATE, certificate)
     }
 
-    /// The machine is known by the next certificate from now on, and by its key.
+    /// Replaces the certificate and key by the next ones.
     pub fn certify_next(&self, certificate: &[u8]) -> Result<(), FolderError> {
         self.write(NEXT_CERTIFICATE, certificate)?;
         self.promote()
     }
 
-    /// Puts what is next in the place of what was, once it is complete. Its certificate moves last: for as long as it is there,
-    /// whoever opens the folder after a crash ends what was begun.
+    /// Moves the next files into place once they are complete. The certificate moves last: while it exists, opening the
+    /// folder after a crash completes the replacement.
     fn promote(&self) -> Result<(), FolderError> {
         if !self.dir.join(NEXT_CERTIFICATE).exists() {
             return Ok(());
@@ -175,23 +176,23 @@ impl Folder {
         Ok(())
     }
 
-    /// Forgets what was asked for as the next one, so that it is asked for anew.
+    /// Deletes the next request, so that a new one is made.
     pub fn forget_next(&self) -> Result<(), FolderError> {
         [NEXT_CERTIFICATE, NEXT_REQUEST, NEXT_KEY].into_iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Forgets key and certificate, so that the next to join asks anew.
+    /// Deletes key and certificate, so that the next join requests new ones.
     pub fn forget(&self) -> Result<(), FolderError> {
         self.forget_next()?;
         [CERTIFICATE, REQUEST, KEY, AUTHORITY].into_iter().try_for_each(|name| self.remove(name))
     }
 
-    /// Forgets who the machine was, too.
+    /// Deletes the identity too.
     pub fn leave(self) -> Result<(), FolderError> {
         self.forget()?;
         self.remove(MACHINE)?;
         self.remove(LOCK)?;
-        // Whatever else somebody keeps there is theirs, and so is the folder then.
+        // The folder stays if it contains other files.
         match fs::remove_dir(&self.dir) {
             Err(source) if source.kind() != io::ErrorKind::DirectoryNotEmpty => {
                 Err(FolderError::Io { path: self.dir.clone(), source })
@@ -260,7 +261,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, FolderError> {
     fs::read(path).map(Some).map_err(failed)
 }
 
-/// A reader sees all of it or nothing, after a crash too.
+/// Writes a file atomically and durably.
 fn write(path: &Path, content: &[u8]) -> Result<(), FolderError> {
     let failed = |source| FolderError::Io { path: path.to_owned(), source };
     let beside = path.with_extension("new");
@@ -275,7 +276,7 @@ fn write(path: &Path, content: &[u8]) -> Result<(), FolderError> {
     put(&beside, path)
 }
 
-/// Gives a file another name in its folder, for good.
+/// Renames a file within its folder, durably.
 fn put(file: &Path, path: &Path) -> Result<(), FolderError> {
     let failed = |source| FolderError::Io { path: path.to_owned(), source };
     fs::rename(file, path).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `longshore node join`: the steps of a joining machine. Each can be repeated, so that one who died on the way goes on.
+//! `longshore node join`: the steps of joining. Each step is idempotent, so that a run after a crash resumes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) async fn run(args: &JoinArgs, say: Say<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Comes in, or finds itself in.
+/// Joins the cluster, or resumes as the node that it already is.
 pub(super) async fn enter(
     args: &JoinArgs,
     clock: Arc<dyn Clock>,
@@ -80,7 +80,7 @@ pub(super) fn cluster(what: &'static str, error: kube::Error) -> Failure {
     Failure::Cluster { what, trouble }
 }
 
-/// Who the machine became the last time, if that still holds. A certificate that has ended is forgotten with its key.
+/// The stored identity, if its certificate is still valid. An expired certificate is deleted together with its key.
 fn kept(folder: &Folder, clock: &dyn Clock) -> Result<Option<Identity>, Failure> {
     let Some(identity) = folder.identity()? else { return Ok(None) };
     let checked = certificate::check(&identity.certificate, &identity.key, &folder.machine.name);
@@ -92,7 +92,7 @@ fn kept(folder: &Folder, clock: &dyn Clock) -> Result<Option<Identity>, Failure>
     Ok(None)
 }
 
-/// Lets the cluster prove itself, asks it for a certificate, and keeps that.
+/// Verifies the cluster, requests a certificate from it and stores the certificate.
 async fn admitted(
     args: &JoinArgs,
     folder: &Folder,
@@ -106,7 +106,7 @@ async fn admitted(
     say(&format!("{} has proved itself; waiting until it lets `{}` in", args.server, args.name))?;
     let patience = Duration::from_secs(args.timeout);
     let certificate = match certificate::obtain(client, &asked, args.lifetime_seconds(), patience).await {
-        // What was decided stays decided: the next to join asks anew.
+        // A decided CSR stays decided, so the next attempt creates a new one.
         Err(error @ (CertificateError::Denied(_) | CertificateError::Failed(_))) => {
             folder.forget()?;
             return Err(error.into());
@@ -121,7 +121,7 @@ async fn admitted(
     Ok(Identity { server: args.server.clone(), authority, certificate, key: asked.key })
 }
 
-/// A machine that is in.
+/// A node that has joined.
 pub(super) struct Joined {
     pub client: Client,
     pub machine: Machine,
@@ -133,13 +133,13 @@ impl Joined {
         Api::all(self.client.clone())
     }
 
-    /// The Node of this machine, made if there is none.
+    /// Returns this machine's Node, creating it if necessary.
     async fn register(&self) -> Result<Node, Failure> {
         let what = "register the node";
         let wanted = serde_json::from_value(self.machine.node(self.clock.now()))
             .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
         match self.nodes().create(&PostParams::default(), &wanted).await {
-            // A node that may not create takes the one that is there: the platform creates the Nodes of tenants.
+            // A client that may not create Nodes adopts the existing one: the platform creates the Nodes of tenants.
             Err(error) if matches!(code(&error), 403 | 409) => {
                 let found = self.found().await?.ok_or_else(|| cluster(what, error))?;
                 self.adopt(found).await
@@ -148,7 +148,7 @@ impl Joined {
         }
     }
 
-    /// Labels a Node that somebody else created for this machine, as the machine would have registered it.
+    /// Adds the labels that the machine would have registered to a Node created by another client.
     async fn adopt(&self, found: Node) -> Result<Node, Failure> {
         let missing = self.machine.labels_missing_on(&found);
         if missing.is_empty() {
@@ -159,7 +159,7 @@ impl Joined {
         labelled.map_err(|error| cluster("label the node", error))
     }
 
-    /// The Node of this name, if it is this machine's.
+    /// Returns the Node of this name, or an error if it belongs to another machine.
     pub async fn found(&self) -> Result<Option<Node>, Failure> {
         let found = self.nodes().get_opt(&self.machine.name).await;
         let found = found.map_err(|error| cluster("read the node", error))?;
@@ -169,7 +169,7 @@ impl Joined {
         }
     }
 
-    /// Says by its Lease that the machine lives.
+    /// Renews the node's Lease.
     pub async fn live(&self, node: &Node) -> Result<(), Failure> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), LEASES);
         let (what, now) = ("renew the node's Lease", self.clock.now());
@@ -182,7 +182,7 @@ impl Joined {
                 let lease = serde_json::from_value(machine::lease(node, now))
                     .map_err(|error| cluster(what, kube::Error::SerdeError(error)))?;
                 match leases.create(&PostParams::default(), &lease).await {
-                    // Whoever looks after nodes has made it meanwhile.
+                    // The node lifecycle controller created the Lease in the meantime.
                     Err(error) if code(&error) == 409 => renew().await,
                     made => made,
                 }
@@ -192,7 +192,7 @@ impl Joined {
         lived.map(drop).map_err(|error| cluster(what, error))
     }
 
-    /// Says how the machine is.
+    /// Reports the node's status.
     pub async fn report(&self, seen: &Node) -> Result<(), Failure> {
         let report = Patch::Strategic(self.machine.report(seen, self.clock.now()));
         let reported = self.nodes().patch_status(&self.machine.name, &PatchParams::default(), &report).await;

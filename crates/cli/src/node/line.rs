@@ -1,4 +1,4 @@
-//! Lines to the cluster: as nobody, as the holder of a token, as the node. What goes wrong on them, in words.
+//! Clients of the Kubernetes API: anonymous, with a bootstrap token, as the node. Converts their errors to messages.
 
 use std::error::Error;
 use std::fmt;
@@ -14,10 +14,10 @@ use super::folder::Identity;
 use super::ticket::{JoinToken, Server};
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// More than a cluster has to say before it is known.
+/// Maximum size of a response from an unverified cluster.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What went wrong, with its causes; never what was sent.
+/// Error message with its causes. Contains nothing that was sent.
 #[derive(Debug)]
 pub struct Trouble(String);
 
@@ -51,7 +51,7 @@ impl From<kube::Error> for Trouble {
     }
 }
 
-/// The code of a refusal; 0 for everything that is no answer.
+/// HTTP status of an API error; 0 for other errors.
 pub(super) fn code(error: &kube::Error) -> u16 {
     match error {
         kube::Error::Api(status) => status.code,
@@ -62,12 +62,12 @@ pub(super) fn code(error: &kube::Error) -> u16 {
 fn config(server: &Server) -> Config {
     let mut config = Config::new(server.uri().clone());
     config.connect_timeout = Some(CONNECT);
-    // Nobody can be asked what a proxy is for, and the environment is not read.
+    // No proxy: there is no way to configure one here, and the environment is not read.
     config.proxy_url = None;
     config
 }
 
-/// Whoever answers there, believed in nothing: only what is signed counts.
+/// Client without TLS verification. Only signed content of its responses is trusted.
 pub(super) fn unverified(server: &Server) -> Result<Client, kube::Error> {
     let mut config = config(server);
     config.accept_invalid_certs = true;
@@ -81,19 +81,19 @@ fn verified(server: &Server, authority: &[u8]) -> Config {
     config
 }
 
-/// The cluster of that authority, as nobody.
+/// Anonymous client that trusts only this CA.
 pub(super) fn anonymous(server: &Server, authority: &[u8]) -> Result<Client, kube::Error> {
     Client::try_from(verified(server, authority))
 }
 
-/// As the holder of the token.
+/// Client with the bootstrap token.
 pub(super) fn bootstrap(server: &Server, authority: &[u8], token: &JoinToken) -> Result<Client, kube::Error> {
     let mut config = verified(server, authority);
     config.auth_info.token = Some(token.whole().into());
     Client::try_from(config)
 }
 
-/// As the node itself.
+/// Client with the node's certificate.
 pub(super) fn node(identity: &Identity) -> Result<Client, kube::Error> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
@@ -103,7 +103,7 @@ pub(super) fn node(identity: &Identity) -> Result<Client, kube::Error> {
     Client::try_from(config)
 }
 
-/// The whole answer to a GET, if there is one of reasonable size.
+/// GET request with a bounded response.
 pub(super) async fn get(client: &Client, path: &str) -> Result<(u16, Bytes), Trouble> {
     let request = http::Request::get(path).body(Vec::new().into()).map_err(Trouble::said)?;
     let answer = client.send(request).await.map_err(Trouble::from)?;

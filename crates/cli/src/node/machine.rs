@@ -1,4 +1,4 @@
-//! What a machine says of itself: its Node, how that is, and its Lease. Pure, but for the look at the machine itself.
+//! Node object, status and Lease of this machine. Pure except for [`Facts::read`].
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use super::ticket::Server;
 
-/// How long a Lease holds, and how many pods a machine takes: as a kubelet has it.
+/// Lease duration and maximum number of pods, as in the kubelet.
 const LASTS_SECONDS: u32 = 40;
 const PODS: u32 = 110;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Type, status, reason and message of each condition of a machine that is well.
+/// Conditions of a healthy node: type, status, reason, message.
 #[rustfmt::skip]
 const WELL: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "the machine has sufficient memory available"),
@@ -24,11 +24,11 @@ const WELL: [(&str, &str, &str, &str); 4] = [
     ("PIDPressure",    "False", "KubeletHasSufficientPID",    "the machine has sufficient PID available"),
     ("Ready",          "True",  "KubeletReady",               "the machine says that it is ready"),
 ];
-/// Of one that leaves.
+/// Condition of a node that leaves.
 const LEAVING: [(&str, &str, &str, &str); 1] =
     [("Ready", "False", "NodeReset", "the machine has left the cluster")];
 
-/// What can be seen of the machine that this runs on.
+/// Facts about the host.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     pub cpus: usize,
@@ -40,7 +40,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Sends nothing: the address is the one from which the server would be spoken to.
+    /// Reads the facts. Sends nothing: the address is the local one that would be used to reach the server.
     pub fn read(server: &Server, dir: &Path) -> Self {
         let memory = rustix::system::sysinfo();
         let disk = rustix::fs::statvfs(dir).map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize));
@@ -65,7 +65,7 @@ fn address_towards(server: &Server) -> Option<IpAddr> {
     socket.local_addr().ok().map(|here| here.ip())
 }
 
-/// The machine as the cluster is to know it.
+/// The node as it is registered.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub name: String,
@@ -76,12 +76,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// As it registers itself.
+    /// The Node object for registration.
     pub fn node(&self, now: Timestamp) -> Value {
         let mut labels = self.own_labels();
         labels.extend(self.pool.as_deref().map(|pool| (DESIRED_POOL, pool)));
         let mut status = self.status(None, &WELL, now);
-        // It has said nothing yet of how it is: whoever registers is not ready before it has everything.
+        // Without conditions: a node is not ready before it has reported for the first time.
         status.as_object_mut().map(|status| status.remove("conditions"));
         json!({
             "apiVersion": "v1", "kind": "Node",
@@ -90,7 +90,7 @@ impl Machine {
         })
     }
 
-    /// All labels but the pool's.
+    /// All labels except the pool's.
     fn own_labels(&self) -> BTreeMap<&str, &str> {
         let mut labels = BTreeMap::from([
             ("kubernetes.io/arch", architecture()),
@@ -102,7 +102,7 @@ impl Machine {
         labels
     }
 
-    /// The labels that an existing Node lacks. Its pool is not among them: whoever created the Node has decided on it.
+    /// Labels missing on an existing Node. The pool is excluded: it was chosen by the Node's creator.
     pub fn labels_missing_on(&self, node: &Node) -> BTreeMap<&str, &str> {
         let found = node.metadata.labels.as_ref();
         let has = |key: &str, value: &str| {
@@ -111,7 +111,7 @@ impl Machine {
         self.own_labels().into_iter().filter(|(key, value)| !has(key, value)).collect()
     }
 
-    /// That it is well.
+    /// Status patch of a healthy node.
     pub fn report(&self, seen: &Node, now: Timestamp) -> Value {
         json!({ "status": self.status(Some(seen), &WELL, now) })
     }
@@ -135,7 +135,8 @@ impl Machine {
         })
     }
 
-    /// Whether a Node is this machine's: it registered it, or the platform created it for a tenant and no machine has reported to it yet.
+    /// Whether a Node is this machine's: it registered it, or the platform created it for a tenant and no machine has
+    /// reported yet.
     pub fn is(&self, node: &Node) -> bool {
         let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
         let machine = info.map_or("", |info| info.machine_id.as_str());
@@ -146,12 +147,12 @@ impl Machine {
 
 type Said = (&'static str, &'static str, &'static str, &'static str);
 
-/// That it leaves.
+/// Status patch of a node that leaves.
 pub fn leaving(seen: &Node, now: Timestamp) -> Value {
     json!({ "status": { "conditions": conditions_at(Some(seen), &LEAVING, now) } })
 }
 
-/// Conditions, each since when it has been so.
+/// Conditions with their transition times.
 fn conditions_at(seen: Option<&Node>, conditions: &[Said], now: Timestamp) -> Vec<Value> {
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let one = |(kind, status, reason, message): &Said| {
@@ -171,7 +172,7 @@ pub fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a k8s_openapi::api:
     conditions.into_iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-/// That the machine lives; of a Node that goes its Lease goes too.
+/// A new Lease, owned by the Node so that it is deleted with it.
 pub fn lease(node: &Node, now: Timestamp) -> Value {
     let (name, uid) = (&node.metadata.name, &node.metadata.uid);
     json!({
@@ -181,7 +182,7 @@ pub fn lease(node: &Node, now: Timestamp) -> Value {
     })
 }
 
-/// That it still lives.
+/// Patch that renews the Lease.
 pub fn renewal(now: Timestamp) -> Value {
     json!({ "spec": { "renewTime": micro(now) } })
 }
@@ -194,7 +195,7 @@ fn kibibytes(bytes: u64) -> String {
     format!("{}Ki", bytes / 1024)
 }
 
-/// In Go's words, as Kubernetes has them.
+/// Go's name of the architecture, as Kubernetes uses it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,9 +1,14 @@
-//! A machine that joins a cluster, and leaves it: the steps of a joining kubelet, without the containers.
+//! `longshore node`: a machine joins a cluster as a node and leaves it. It performs a kubelet's registration without
+//! running containers.
 //!
-//! Modules in reading order: what somebody types in to be let in (`ticket`), how the cluster proves that it is the right one
-//! before anything secret is sent (`discovery`), what the machine keeps so that it can be stopped at any
-//! moment and begun again (`folder`), its certificate (`certificate`) and the ones after it (`renewal`), what it says of itself
-//! (`machine`), and the commands (`join`, `stay`, `reset`).
+//! Modules:
+//! - `ticket`: arguments of joining
+//! - `discovery`: verification of the cluster
+//! - `folder`: state on disk
+//! - `certificate`, `renewal`: client certificates
+//! - `machine`: Node, status and Lease
+//! - `line`: clients of the Kubernetes API
+//! - `join`, `stay`, `reset`: commands
 
 mod certificate;
 mod discovery;
@@ -36,7 +41,7 @@ pub enum Command {
     Reset(ResetArgs),
 }
 
-/// Says who the machine is to be, and how the cluster and it know each other.
+/// Identity of the node, and how it and the cluster authenticate each other.
 #[derive(Clone, Debug, Args)]
 pub struct JoinArgs {
     /// Address of the cluster's Kubernetes API
@@ -76,11 +81,11 @@ pub struct JoinArgs {
     pub timeout: u64,
 }
 
-/// The longest that the certificate of an account's node is valid.
+/// Maximum lifetime of the certificate of an account's node.
 const DAY_SECONDS: i32 = 86_400;
 
 impl JoinArgs {
-    /// The lifetime of certificates to ask for. The names of accounts' nodes begin with the id of the account.
+    /// Requested lifetime of certificates. Names of accounts' nodes begin with the account's id.
     fn lifetime_seconds(&self) -> Option<i32> {
         let name = self.node_name();
         let id = name.split_once('-').and_then(|(id, _)| id.parse::<UserId>().ok());
@@ -104,7 +109,7 @@ pub struct ResetArgs {
     pub dir: PathBuf,
 }
 
-/// Why a machine is not in, or not out.
+/// Error of joining or leaving.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     #[error(transparent)]
@@ -129,7 +134,7 @@ pub enum Failure {
     Print(std::io::Error),
 }
 
-/// Runs a command to its end. What it has to say while it goes on is written at once.
+/// Runs a command. Progress is printed immediately.
 pub async fn run(command: &Command) -> Result<(), Failure> {
     let mut say = |line: &str| crate::print(&format!("{line}\n")).map_err(Failure::Print);
     match command {
@@ -140,12 +145,12 @@ pub async fn run(command: &Command) -> Result<(), Failure> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        let _ = write!(text, "{byte:02x}"); // writing to a String cannot fail
         text
     })
 }
 
-/// Prints why a command failed, if it did.
+/// Prints the error of a failed command and returns the exit code.
 pub fn finish(came: Result<(), Failure>) -> ExitCode {
     match came {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,7 @@
-//! A certificate that nears its end is followed by another, which the node asks for itself, with a new key.
+//! Renewal of the node's certificate, with a new key.
 //!
-//! One step at each sign of life, and none that waits: each looks how far it has come. What was asked for is in the folder, so that
-//! whoever died goes on. Until the next certificate is there, the present one serves.
+//! A state machine of non-blocking steps, one per heartbeat. The pending request is stored in the folder, so that
+//! renewal resumes after a crash. The current certificate is used until the next one is issued.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -13,11 +13,11 @@ use super::folder::{Asked, Folder, Identity};
 use super::join::{Joined, cluster};
 use super::line;
 
-/// After how many thousandths of its time a certificate is renewed: as a kubelet has it, so early, and up to so much later.
+/// Thousandths of a certificate's lifetime after which it is renewed, and the spread, as in the kubelet.
 const FROM: i64 = 700;
 const SPREAD: i64 = 200;
 
-/// When a certificate is to be renewed. Each machine has a moment of its own, so that those that came together do not ask together.
+/// Time of renewal. It depends on the machine, so that nodes that joined together do not renew together.
 pub(super) fn due(begin: Timestamp, end: Timestamp, machine: &str) -> Timestamp {
     let chance = machine.get(..4).and_then(|digits| i64::from_str_radix(digits, 16).ok()).unwrap_or_default();
     let share = FROM + chance % (SPREAD + 1);
@@ -25,18 +25,18 @@ pub(super) fn due(begin: Timestamp, end: Timestamp, machine: &str) -> Timestamp 
     begin.saturating_add(after).unwrap_or(end)
 }
 
-/// When to ask again after a refusal: before long, and ever sooner as the end comes nearer.
+/// Time of the next attempt after a refusal: a tenth of the remaining lifetime, so that attempts become more frequent.
 pub(super) fn again(now: Timestamp, end: Timestamp) -> Timestamp {
     now.saturating_add(end.duration_since(now).max(SignedDuration::ZERO) / 10).unwrap_or(end)
 }
 
-/// The certificate that a machine has, and how it comes to the next one.
+/// State of the renewal of a node's certificate.
 pub(super) struct Renewal<'a> {
     folder: &'a Folder,
-    /// How long a certificate is asked to be good for.
+    /// Requested lifetime.
     seconds: Option<i32>,
     end: Timestamp,
-    /// When there is something to do.
+    /// Time of the next step.
     pub next: Timestamp,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Renewal<'a> {
         Ok(Self { folder, seconds, end, next: due(begin, end, &machine.id) })
     }
 
-    /// Goes a step further, if it is time. When the next certificate is there, the machine goes on with it.
+    /// Performs the next step when it is due. Switches to the next certificate once it is issued.
     pub async fn step(&mut self, joined: &mut Joined) -> Result<(), Failure> {
         let now = joined.clock.now();
         if now < self.next {
@@ -57,7 +57,7 @@ impl<'a> Renewal<'a> {
         match self.obtained(joined, &asked, now).await {
             Ok(None) => Ok(()),
             Ok(Some(certificate)) => self.take(joined, &certificate),
-            // What was decided stays decided: the next try asks anew.
+            // A decided CSR stays decided, so the next attempt creates a new one.
             Err(failure @ Failure::Certificate(_)) => {
                 self.folder.forget_next()?;
                 self.next = again(now, self.end);
@@ -67,7 +67,7 @@ impl<'a> Renewal<'a> {
         }
     }
 
-    /// The next certificate, once it has been made, if it is what was asked for.
+    /// Returns the next certificate if it was issued and matches the request.
     async fn obtained(
         &self,
         joined: &Joined,

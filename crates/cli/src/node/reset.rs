@@ -1,7 +1,8 @@
-//! `longshore node reset`: a machine that leaves. It takes back what it may, forgets its key, and says what is left.
+//! `longshore node reset`: leaves the cluster. Deletes the Node and Lease as far as permitted, deletes the key, and
+//! reports what remains.
 //!
-//! A node may not delete itself: Kubernetes leaves that to whoever it belongs to. So it says that it has left, and
-//! takes back its Lease.
+//! Kubernetes may refuse that a node deletes itself. The command then sets the Node not ready and annotates it as
+//! leaving. It deletes the Lease in any case.
 
 use domain::clock::{Clock, SystemClock};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -36,7 +37,7 @@ pub(super) async fn run(args: &ResetArgs, say: Say<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Takes back Node and Lease; why the Node is still there, if it is. One of another machine is left alone.
+/// Deletes Node and Lease. The error says why the Node still exists. The Node of another machine is left unchanged.
 async fn leave(client: &Client, name: &str, id: &str) -> Result<(), Trouble> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
@@ -50,7 +51,7 @@ async fn leave(client: &Client, name: &str, id: &str) -> Result<(), Trouble> {
         Err(error) => {
             let left = Patch::Strategic(machine::leaving(&node, SystemClock.now()));
             nodes.patch_status(name, &PatchParams::default(), &left).await?;
-            // The platform deletes a tenant's Node that says so.
+            // The platform deletes a tenant's Node with this annotation.
             let leaves = Patch::Merge(json!({ "metadata": { "annotations": { LEAVING: "true" } } }));
             nodes.patch(name, &PatchParams::default(), &leaves).await?;
             let of_tenant = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(TENANT));

@@ -1,4 +1,4 @@
-//! `--stay`: a machine that says every few seconds that it lives, and renews its certificate, until it is stopped or its node is gone.
+//! `--stay`: sends heartbeats and renews the certificate until stopped or until the Node is deleted.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use super::machine::condition;
 use super::renewal::Renewal;
 
 const EVERY: Duration = Duration::from_secs(10);
-/// How many times in a row the Node may be missing.
+/// Number of consecutive heartbeats for which the Node may be missing.
 const PATIENCE: u32 = 3;
-/// How often it says how it is, though nothing has changed.
+/// Interval of status reports without a change.
 const REPORTED_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result<(), Failure> {
@@ -34,9 +34,9 @@ pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result
         };
         match lived {
             Ok(()) => (complained, missing) = (false, 0),
-            // The platform creates the Node of a tenant's machine again.
+            // The platform recreates the Node of a tenant's machine.
             Err(Failure::Deleted(_)) if missing < PATIENCE => missing += 1,
-            // A cluster that cannot be reached may come back; a node that was taken away does not.
+            // An unreachable cluster may come back; a deleted Node does not.
             Err(failure @ (Failure::Deleted(_) | Failure::NameTaken(_))) => return Err(failure),
             Err(failure) => {
                 if !std::mem::replace(&mut complained, true) {
@@ -47,7 +47,7 @@ pub(super) async fn run(joined: &mut Joined, mut renewal: Renewal<'_>) -> Result
     }
 }
 
-/// One sign of life. The Lease comes first: who is taken for lost is heard again by it.
+/// Sends one heartbeat. The Lease is renewed first, because it brings back a node that was considered lost.
 pub(super) async fn beat(joined: &Joined) -> Result<(), Failure> {
     let node = joined.found().await?.ok_or_else(|| Failure::Deleted(joined.machine.name.clone()))?;
     joined.live(&node).await?;

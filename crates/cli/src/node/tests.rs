@@ -1,4 +1,4 @@
-//! Machines that join an embedded cluster over TLS, while somebody reads along what they send.
+//! Nodes that join an embedded cluster over TLS, with every request recorded.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,9 +34,9 @@ struct World {
     server: String,
     hash: String,
     folder: TempDir,
-    /// Method, path and whether there was a token, of every request that came over the line.
+    /// Method, path and presence of a token of every request received.
     heard: Arc<Mutex<Vec<String>>>,
-    /// The certificate that whoever connected last showed, if they did.
+    /// The client certificate of the latest connection, if it had one.
     shown: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
@@ -60,7 +60,7 @@ impl World {
         world
     }
 
-    /// Makes a bootstrap token, and waits until the cluster has signed with it.
+    /// Creates a bootstrap token and waits until the cluster has signed `cluster-info` with it.
     async fn token(&self, token: &str, more: Value) {
         let (id, secret) = token.split_once('.').unwrap();
         let mut data = json!({"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
@@ -117,7 +117,7 @@ impl World {
         Api::all(self.admin.clone())
     }
 
-    /// Decides the next request that comes, in this way.
+    /// Decides the next pending CSR in this way.
     fn decides(&self, kind: &'static str, message: &'static str) -> JoinHandle<CertificateSigningRequest> {
         let csrs = self.csrs();
         tokio::spawn(async move {
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// Serves a cluster, and writes down what is asked of it.
+/// Serves a cluster and records its requests.
 async fn listen(
     cluster: Cluster,
     listener: TcpListener,
@@ -202,7 +202,7 @@ async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was
     assert_eq!(lease.metadata.owner_references.unwrap()[0].uid, node.metadata.uid.clone().unwrap());
     private(&world.folder.path().join("edge-1"));
 
-    // The token is spent, and whatever came after the certificate is lost.
+    // The token is deleted, and everything after the certificate is lost.
     let secrets: Api<Secret> = Api::namespaced(world.admin.clone(), "kube-system");
     secrets.delete("bootstrap-token-abcdef", &DeleteParams::default()).await.unwrap();
     world.nodes().delete("edge-1", &DeleteParams::default()).await.unwrap();
@@ -367,7 +367,7 @@ async fn a_machine_that_leaves_says_what_it_may_not_take_back() {
     assert!(matches!(failure, Failure::Folder(folder::FolderError::Nobody(_))), "{failure}");
 }
 
-/// Hashed by openssl: `x509 -pubkey`, `pkey -outform der`, SHA-256.
+/// The hash was computed by openssl: `x509 -pubkey`, `pkey -outform der`, SHA-256.
 #[test]
 fn an_authority_has_the_hash_that_others_compute() {
     let authority = concat!(

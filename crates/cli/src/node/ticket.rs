@@ -1,4 +1,4 @@
-//! What somebody types in to be let in: where, by which token, and what the cluster's authority must be.
+//! Arguments of joining: server, token and CA hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ impl Server {
 impl FromStr for Server {
     type Err = String;
 
-    /// Without a scheme it is https, as other programs that join write it.
+    /// Without a scheme it is https, as with other tools that join nodes.
     fn from_str(text: &str) -> Result<Self, String> {
         let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
         let uri: Uri = whole.parse().map_err(|error| format!("`{text}` is no address: {error}"))?;
@@ -46,7 +46,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A bootstrap token. Its id is public, its secret is shown to nobody.
+/// A bootstrap token. The id is public, the secret is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     id: String,
@@ -62,7 +62,7 @@ impl JoinToken {
         &self.secret
     }
 
-    /// As it is sent, to a cluster that has proved itself.
+    /// The complete token, for a cluster that was verified.
     pub(super) fn whole(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }
@@ -77,7 +77,7 @@ impl fmt::Debug for JoinToken {
 impl FromStr for JoinToken {
     type Err = String;
 
-    /// Does not repeat what was given: most of it may be a secret.
+    /// The error does not repeat the text, which may be mostly secret.
     fn from_str(text: &str) -> Result<Self, String> {
         let plain = |part: &str, length: usize| {
             part.len() == length && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
@@ -91,7 +91,7 @@ impl FromStr for JoinToken {
     }
 }
 
-/// SHA-256 of the public key of the cluster's authority.
+/// SHA-256 of the public key of the cluster's CA.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AuthorityHash([u8; 32]);
 
@@ -129,13 +129,13 @@ impl FromStr for AuthorityHash {
     }
 }
 
-/// A name that a Node can have.
+/// Parses a Node name.
 pub(super) fn node_name(text: &str) -> Result<String, String> {
     let part = |part: &str| {
         let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         !part.is_empty() && part.bytes().all(plain) && !part.starts_with('-') && !part.ends_with('-')
     };
-    // Its label `kubernetes.io/hostname` has at most 63 characters.
+    // The label `kubernetes.io/hostname` has at most 63 characters.
     if text.len() <= 63 && text.split('.').all(part) {
         return Ok(text.to_owned());
     }

@@ -1,7 +1,7 @@
-//! Which platform a command is for, and who one is there.
+//! Selection of server and credentials.
 //!
-//! What was typed wins over the environment, the environment over the file of contexts, the file over the server that
-//! runs on this machine. A token of the file goes to the server it is of, and to no other.
+//! Precedence: arguments, environment, contexts file, a server running on this machine. A token of the contexts file is
+//! sent only to its own server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use super::address::Address;
 use super::contexts::{Context, Contexts};
 use super::secret::Secret;
 
-/// Flags of every command that talks to a platform.
+/// Arguments of every command that sends requests to a platform.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which platform")]
 pub struct Target {
@@ -41,7 +41,7 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-/// A platform, and what one shows at its door.
+/// Server and credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     pub server: Address,
@@ -49,11 +49,11 @@ pub struct Access {
     pub token: Option<Secret>,
 }
 
-/// What is known besides what was typed.
+/// Sources besides the arguments.
 pub struct Known<'a> {
     pub environment: &'a BTreeMap<String, String>,
     pub contexts: &'a Contexts,
-    /// Asked last: the address of the server that runs on this machine.
+    /// Lowest precedence: address of a server running on this machine.
     pub runs_here: &'a dyn Fn() -> Result<Option<String>, String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Known<'a> {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Where to, and with which context.
+    /// The selected server and its context.
     pub fn server(&self, target: &Target) -> Result<(Address, Option<&'a Context>), Failure> {
         if let Some(name) = &target.context {
             let context = self.contexts.named(name)?;
@@ -83,7 +83,7 @@ impl<'a> Known<'a> {
         Ok((server, context))
     }
 
-    /// All of it.
+    /// The selected server with credentials.
     pub fn access(&self, target: &Target) -> Result<Access, Failure> {
         let (server, context) = self.server(target)?;
         let token = target.token.clone().or_else(|| self.variable("LONGSHORE_TOKEN").map(Secret::new));
@@ -112,7 +112,7 @@ mod tests {
         contexts
     }
 
-    /// What comes of flags, environment, contexts, and a server that runs here: where to, with which token.
+    /// The server and token selected by arguments, environment, contexts and a local server.
     fn chosen(
         target: &Target,
         environment: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Where a platform is: scheme, host and port, and nothing else.
+//! Address of a platform: scheme, host and port.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ pub enum AddressError {
     Plain(String),
 }
 
-/// The address of a platform. Two spellings of one address are equal, so that a token goes to the server that it is of
-/// and to no other.
+/// Normalised address of a platform. Two spellings of one address are equal, so that a token is sent only to the server
+/// that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Address {
@@ -41,7 +41,7 @@ impl Address {
         self.secure
     }
 
-    /// How a context is called if nobody says otherwise.
+    /// Default name of a context.
     pub fn short(&self) -> String {
         let Self { secure, host, port } = self;
         if *port == default_port(*secure) { host.clone() } else { format!("{host}:{port}") }
@@ -51,9 +51,9 @@ impl Address {
 impl FromStr for Address {
     type Err = AddressError;
 
-    /// Without a scheme it is https, on this machine http.
+    /// Without a scheme it is https, or http for a loopback host.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        // What is wrong is not repeated: people paste addresses with passwords in them.
+        // The text is not repeated in errors, because it may contain a password.
         let wrong = |shown: &str| AddressError::Malformed(shown.to_owned());
         let uri: Uri = text.trim().trim_end_matches('/').parse().map_err(|_| wrong("…"))?;
         let authority = uri.authority().ok_or_else(|| wrong("…"))?;
@@ -68,7 +68,7 @@ impl FromStr for Address {
             Some(_) => return Err(wrong(&host)),
         };
         let port = match authority.port() {
-            // A port that is none counts as absent there.
+            // `http::Uri` treats an invalid port as absent.
             None if authority.as_str() != authority.host() => return Err(wrong(&host)),
             None => default_port(secure),
             Some(port) => port.as_str().parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong(&host))?,

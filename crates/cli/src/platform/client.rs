@@ -1,6 +1,6 @@
-//! Requests to a platform, and what comes back.
+//! HTTP client of the platform's API.
 //!
-//! One request, one answer, within a time limit; redirects are not followed, so that a token never leaves for elsewhere.
+//! Requests have a timeout. Redirects are not followed, so that a token is never sent elsewhere.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -29,38 +29,38 @@ use super::events::Events;
 use super::problem::Problem;
 use super::secret::Secret;
 
-/// Where the platform's own API begins.
+/// Root path of the platform's API.
 const ROOT: &str = "/api/longshore/v1";
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
 const JSON: &str = "application/json";
-/// A registration is answered when the account is ready, or after a minute.
+/// Registration responds when the account is ready, or after a minute.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
-/// More than any list of ours, and little enough to hold.
+/// Maximum response size, above the size of any list.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// A platform that can be asked.
+/// Client of a platform.
 pub struct Client {
     http: Http<HttpsConnector<HttpConnector>, Full<Bytes>>,
     server: Address,
     credentials: Credentials,
 }
 
-/// How one shows who one is.
+/// Credentials of requests.
 #[derive(Clone, Debug)]
 pub enum Credentials {
     Nothing,
     Token(Secret),
-    /// A session, as a browser has it: the cookie, and what proves that the request is ours.
+    /// A browser session: the cookie and the CSRF token.
     Session {
         cookie: Secret,
         csrf: Secret,
     },
 }
 
-/// What the platform said yes with.
+/// Successful response.
 #[derive(Debug)]
 pub struct Answer {
-    /// `null` where there is no body.
+    /// `null` if there is no body.
     pub body: Value,
     pub headers: HeaderMap,
 }
@@ -78,7 +78,7 @@ impl Client {
         Ok(Self { http, server: access.server.clone(), credentials })
     }
 
-    /// The same platform, for somebody else.
+    /// The same platform with other credentials.
     #[must_use]
     pub fn with(&self, credentials: Credentials) -> Self {
         Self { http: self.http.clone(), server: self.server.clone(), credentials }
@@ -88,7 +88,7 @@ impl Client {
         &self.server
     }
 
-    /// Fails before anything is sent if one would come as nobody.
+    /// Fails if there are no credentials.
     pub fn signed_in(self) -> Result<Self, Failure> {
         match self.credentials {
             Credentials::Nothing => Err(Failure::SignedOut { server: self.server }),
@@ -112,24 +112,24 @@ impl Client {
         Ok(self.send(Method::DELETE, path, None).await?.body)
     }
 
-    /// Changes the fields that are named, whatever the others are meanwhile.
+    /// Changes only the given fields.
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         Ok(self.send(Method::PATCH, path, Some(body)).await?.body)
     }
 
-    /// One request. `path` is below the API's root.
+    /// Sends a request. `path` is relative to the API's root.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
         let body = body.map(|body| (JSON, Bytes::from(body.to_string())));
         self.send_within(ANSWERED_WITHIN, method, path, body).await
     }
 
-    /// One whose answer may take longer than usual.
+    /// Sends a request with its own timeout.
     pub async fn post_within(&self, limit: Duration, path: &str, body: &Value) -> Result<Value, Failure> {
         let body = Some((JSON, Bytes::from(body.to_string())));
         Ok(self.send_within(limit, Method::POST, path, body).await?.body)
     }
 
-    /// The archive of a chart.
+    /// Uploads a chart archive.
     pub async fn upload(&self, path: &str, archive: Bytes) -> Result<Value, Failure> {
         let body = Some(("application/gzip", archive));
         Ok(self.send_within(ANSWERED_WITHIN, Method::POST, path, body).await?.body)
@@ -147,7 +147,7 @@ impl Client {
         tokio::time::timeout(limit, self.exchange(request)).await.unwrap_or_else(|_| Err(silent()))
     }
 
-    /// What the platform tells as it happens.
+    /// Opens a stream of server-sent events.
     pub async fn events(&self, path: &str) -> Result<Events, Failure> {
         let request = self.request(Method::GET, path, "text/event-stream", None)?;
         let silent = || Failure::Silent { server: self.server.clone(), seconds: ANSWERED_WITHIN.as_secs() };
@@ -204,7 +204,7 @@ impl Client {
         Ok(Answer { body, headers: head.headers })
     }
 
-    /// What an answer that is no yes means.
+    /// Converts an error response.
     fn no(&self, head: &Parts, body: &[u8]) -> Failure {
         if head.status.is_redirection() {
             let why = format!("it answered {}", head.status);
@@ -226,7 +226,7 @@ impl Client {
 
 impl Credentials {
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-        // The error does not say what was in it.
+        // The error does not contain the text.
         let secret = |text: String| match HeaderValue::from_str(&text) {
             Ok(mut value) => {
                 value.set_sensitive(true);
@@ -249,7 +249,7 @@ fn value(body: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|_| "its answer is not JSON".to_owned())
 }
 
-/// Whom we believe: the authority that was named and no other, else those that the system trusts.
+/// Trusts only the given CA, or the system's CAs without one.
 fn tls(access: &Access) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
@@ -275,7 +275,7 @@ fn authorities(file: &Path) -> Result<RootCertStore, Failure> {
     if roots.is_empty() { Err(unusable("there are none in it".to_owned())) } else { Ok(roots) }
 }
 
-/// The last of its causes says why; those before it say only that there was one.
+/// Message of the last source in the chain. The outer ones say only that an error occurred.
 fn causes(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -284,7 +284,7 @@ fn causes(error: &dyn Error) -> String {
     super::output::tame(&last.to_string())
 }
 
-/// One part of a path: what somebody typed leads nowhere else.
+/// Encodes one path segment, so that an argument cannot change the path.
 pub fn segment(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

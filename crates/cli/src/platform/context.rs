@@ -1,4 +1,4 @@
-//! `longshore context`: choose between platforms.
+//! `longshore context`: selects a platform.
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ pub fn run(command: &Command, world: &World) -> Result<Said, Failure> {
     }
 }
 
-/// The contexts without their tokens.
+/// Contexts without their tokens.
 fn shown(contexts: &Contexts) -> Value {
     let current = contexts.current_context.as_deref();
     let items = contexts.contexts.iter().map(|context| {

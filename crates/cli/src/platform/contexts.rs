@@ -1,7 +1,9 @@
-//! The file of contexts: which platforms somebody uses, and with which token. Like kubectl's.
+//! Contexts file: known platforms with tokens, similar to a kubeconfig.
 //!
-//! Always true of what we write: nobody else can read it, and it is whole: a reader sees the file from before or from
-//! after, never half of one, and of two commands that change it at once none is lost.
+//! Invariants:
+//! - Only the owner can read the file.
+//! - Writes are atomic: a reader sees the old or the new file.
+//! - Concurrent commands do not lose each other's changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -24,30 +26,30 @@ pub enum ContextsError {
     Write { file: PathBuf, source: io::Error },
     #[error("others can read `{0}`, and it has tokens in it: run `chmod 600 {0}`", file.display())]
     Open { file: PathBuf },
-    /// Says where and not what: what stands there may be a token.
+    /// Names the line but not its content, which may be a token.
     #[error("`{}` is not a file of contexts: line {line} is not as it should be", file.display())]
     Malformed { file: PathBuf, line: usize },
     #[error("there is no context `{0}`: `longshore context list` shows those there are")]
     Unknown(String),
 }
 
-/// One platform, and who one is there.
+/// A platform, with the account and token used there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
     pub name: String,
     pub server: Address,
-    /// PEM file with the authority that the server's certificate is of; the system's without it.
+    /// PEM file with the CA of the server's certificate. Without it, the system's CAs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// Who signed in.
+    /// The account that signed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
 }
 
-/// What is in the file.
+/// Content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Contexts {
@@ -69,13 +71,13 @@ impl Contexts {
         self.get(self.current_context.as_deref()?)
     }
 
-    /// The one for this server; if there are several, the current one first.
+    /// The context of this server. The current context is preferred if there are several.
     pub fn of_server(&self, server: &Address) -> Option<&Context> {
         let current = self.current().into_iter();
         current.chain(&self.contexts).find(|context| context.server == *server)
     }
 
-    /// Adds it, or replaces the one of its name, and makes it the current one.
+    /// Adds or replaces the context and makes it the current one.
     pub fn enter(&mut self, context: Context) {
         self.current_context = Some(context.name.clone());
         match self.contexts.iter_mut().find(|other| other.name == context.name) {
@@ -99,7 +101,7 @@ impl Contexts {
         Ok(self.contexts.remove(place))
     }
 
-    /// Forgets who one was there, and keeps where it is.
+    /// Removes account and token, but keeps the server.
     pub fn sign_out(&mut self, name: &str) {
         if let Some(context) = self.contexts.iter_mut().find(|context| context.name == name) {
             (context.account, context.token) = (None, None);
@@ -107,12 +109,12 @@ impl Contexts {
     }
 }
 
-/// Where the contexts are kept.
+/// Path of the contexts file.
 #[derive(Clone, Debug)]
 pub struct ContextsFile(PathBuf);
 
 impl ContextsFile {
-    /// `longshore/contexts.yaml` in the user's folder of settings.
+    /// `longshore/contexts.yaml` in the user's configuration folder.
     pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, ContextsError> {
         let folder =
             |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
@@ -124,7 +126,7 @@ impl ContextsFile {
         &self.0
     }
 
-    /// What is in it; nothing where there is none.
+    /// Reads the file. A missing file is empty.
     pub fn read(&self) -> Result<Contexts, ContextsError> {
         let failed = |source| ContextsError::Read { file: self.0.clone(), source };
         let file = match File::open(&self.0) {
@@ -145,7 +147,7 @@ impl ContextsFile {
         })
     }
 
-    /// Reads, changes and writes, while nobody else does.
+    /// Reads, changes and writes the file under a lock.
     pub fn change<T>(
         &self,
         change: impl FnOnce(&mut Contexts) -> Result<T, ContextsError>,
@@ -153,7 +155,7 @@ impl ContextsFile {
         let failed = |source| ContextsError::Write { file: self.0.clone(), source };
         let folder = self.0.parent().expect("the file is in a folder");
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
-        // Held until it is dropped. The file itself cannot be locked: it is replaced.
+        // The lock is held until it is dropped. The contexts file itself cannot be locked, because it is replaced.
         let lock = private_file(OpenOptions::new().write(true).create(true), &self.0.with_extension("lock"));
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
@@ -169,12 +171,12 @@ fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
 
-/// Writes a file that its owner alone can read, whole or not at all, and in place of one that others could read.
+/// Writes a file atomically with mode 0600, replacing one with wider permissions.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
     let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let written = (|| {
-        // One that a killed command left behind is not written into: somebody else might have made it.
+        // A draft left by a killed command is deleted, not reused: another user might have created it.
         match fs::remove_file(&draft) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -185,7 +187,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
         fs::rename(&draft, path)
     })();
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is returned.
         let _ = fs::remove_file(&draft);
     }
     written

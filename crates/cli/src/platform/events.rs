@@ -1,4 +1,4 @@
-//! What a platform tells as it happens: server-sent events.
+//! Server-sent events of a platform.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::Failure;
 use super::address::Address;
 
-/// The platform says every ten seconds that it is still there.
+/// The platform sends a keep-alive every ten seconds.
 const SILENCE: Duration = Duration::from_secs(35);
-/// More than anything of ours that is told at once.
+/// Maximum size of an event, above that of any the platform sends.
 const LARGEST_EVENT: usize = 4 << 20;
 
-/// Events, one after the other. It may be asked for the next, and the asking given up, at any time.
+/// Stream of events. [`Events::next`] is cancel-safe.
 pub struct Events {
     server: Address,
-    /// Its errors are words already.
+    /// Its errors are messages already.
     body: UnsyncBoxBody<Bytes, String>,
     read: Reading,
 }
@@ -28,7 +28,7 @@ impl Events {
         Self { server, body, read: Reading::default() }
     }
 
-    /// The next that says something, or nothing where the platform has said all.
+    /// Returns the next event, or `None` at the end of the stream. Cancel-safe.
     pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
         loop {
             if let Some(data) = self.read.next() {
@@ -54,7 +54,7 @@ impl Events {
     }
 }
 
-/// What was heard and not yet told.
+/// Buffer of received bytes.
 #[derive(Default)]
 struct Reading {
     text: Vec<u8>,
@@ -65,7 +65,7 @@ impl Reading {
         self.text.extend(bytes.iter().filter(|byte| **byte != b'\r'));
     }
 
-    /// The data of the next whole event that is none but to show that somebody is there.
+    /// Data of the next complete event, skipping keep-alives.
     fn next(&mut self) -> Option<String> {
         loop {
             let end = self.text.windows(2).position(|pair| pair == b"\n\n")?;

@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked.
+//! Errors of commands.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::problem::Problem;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What was typed cannot be meant.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 2 if it was typed wrongly, as everywhere on this command line.
+    /// 2 for invalid arguments, otherwise 1.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) | Self::Address(_) => ExitCode::from(2),

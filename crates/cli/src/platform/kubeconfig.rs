@@ -1,4 +1,4 @@
-//! `longshore kubeconfig --user`: the platform composes it, for a day at most.
+//! `longshore kubeconfig --user`: a personal kubeconfig from the platform, valid for at most a day.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,10 @@
-//! What can be asked of a running platform: who somebody is there, and what they own.
+//! Commands against a running platform: sign-in, accounts, tokens, workspaces.
 //!
-//! Modules in reading order: which platform, and as whom (`address`, `secret`, `contexts`, `access`); how it is asked
-//! (`world`, `prompt`, `client`, `events`, `problem`, `failure`); what is printed (`output`); and the commands.
+//! Modules:
+//! - `address`, `secret`, `contexts`, `access`: server and credentials
+//! - `world`, `prompt`, `client`, `events`, `problem`, `failure`: environment, requests, errors
+//! - `output`: tables and formats
+//! - `session`, `context`, `kubeconfig`, `register`, `token`, `user`, `workspace`: commands
 
 pub mod access;
 pub mod address;
@@ -65,7 +68,7 @@ pub async fn run(command: &Command, world: &mut World) -> Result<Said, Failure> 
     }
 }
 
-/// Prints what came of a command.
+/// Prints the result of a command and returns the exit code.
 pub fn finish(came: Result<Said, Failure>) -> ExitCode {
     let failed = match came {
         Ok(Said { out, notes }) => {

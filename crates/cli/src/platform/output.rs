@@ -1,6 +1,6 @@
-//! What people and programs read: tables as kubectl prints them, or the platform's answer as JSON or YAML.
+//! Command output: tables in kubectl's style, or the platform's response as JSON or YAML.
 //!
-//! No colour anywhere, and nothing that others have written moves the reader's cursor: see [`tame`].
+//! No colours. Control characters in text from other users are escaped: see [`tame`].
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Failure;
 
-/// How to print what the platform answers.
+/// Output format of a response.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
     /// As what to print it: all there is, only `kind/name`, or a table with more columns
@@ -26,12 +26,12 @@ pub enum Format {
     Wide,
 }
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// For standard output.
     pub out: String,
-    /// For standard error, a line each.
+    /// Lines for standard error.
     pub notes: Vec<String>,
 }
 
@@ -49,34 +49,34 @@ impl Said {
     }
 }
 
-/// How the value at a place of an answer becomes the text of a cell.
+/// Format of a cell.
 #[derive(Clone, Copy, Debug)]
 pub enum Show {
-    /// As it is; of a list all of it.
+    /// Unchanged; a list is joined.
     Text,
-    /// How long ago it was, or will be.
+    /// Time since, or until.
     Age,
-    /// Of each thing in a list the value there.
+    /// The value at this path of each list item.
     Each(&'static str),
     /// `cpu=4,memory=8Gi`
     Pairs,
 }
 
-/// A column: its title, where in an answer its value is, how to show it, and whether only `-o wide` does.
+/// A column: title, JSON pointer into the response, format, and whether only `-o wide` shows it.
 pub type Column = (&'static str, &'static str, Show, bool);
 
-/// What the platform has many of.
+/// A kind of object, for printing.
 #[derive(Debug)]
 pub struct Kind {
     pub word: &'static str,
     pub plural: &'static str,
-    /// Where in it its name is.
+    /// JSON pointer to the object's name.
     pub name: &'static str,
     pub columns: &'static [Column],
 }
 
 impl Kind {
-    /// The platform's list of these.
+    /// Prints a list response.
     pub fn list(&self, answer: &Value, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
         let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut said = Said { out: self.print(answer, items, args, now)?, notes: Vec::new() };
@@ -91,12 +91,12 @@ impl Kind {
         }
     }
 
-    /// One of these.
+    /// Prints one object.
     pub fn one(&self, answer: &Value, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
         Ok(Said { out: self.print(answer, std::slice::from_ref(answer), args, now)?, notes: Vec::new() })
     }
 
-    /// What was done with one of these, or the whole of it if a format was asked for.
+    /// Prints `kind/name` with the action that was done, or the whole object if a format was requested.
     pub fn done(&self, answer: &Value, act: &str, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
         match args.output {
             None => Ok(Said::line(format!("{} {act}", self.named(answer)))),
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// Indented, with a line's end.
+/// Indented JSON with a trailing newline.
 pub fn json(value: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Print(error.to_string()))?;
     Ok(text + "\n")
@@ -150,7 +150,7 @@ pub fn yaml(value: &Value) -> Result<String, Failure> {
     serde_norway::to_string(value).map_err(|error| Failure::Print(error.to_string()))
 }
 
-/// Three blanks between columns, none at a line's end.
+/// Aligns columns, with three spaces between them and no trailing space.
 pub fn lines(rows: &[Vec<String>]) -> String {
     let width = |place: usize| {
         rows.iter()
@@ -171,7 +171,7 @@ pub fn lines(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The text of a cell; a dash where there is nothing.
+/// Text of a cell; `-` if the value is absent.
 pub fn cell(item: &Value, place: &str, show: Show, now: Timestamp) -> String {
     let value = item.pointer(place).unwrap_or(&Value::Null);
     let text = match (show, value) {
@@ -198,7 +198,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The text, with whatever would move a terminal's cursor or turn its writing round spelt out.
+/// Escapes control characters and bidirectional formatting characters.
 pub fn tame(text: &str) -> String {
     let wild = |c: char| {
         c.is_control()
@@ -211,10 +211,10 @@ pub fn tame(text: &str) -> String {
     out
 }
 
-/// The time between, as short as kubectl writes it.
+/// Duration in kubectl's short form.
 fn age(time: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - time.as_second();
-    // What was to last for 30 days does so a moment later too.
+    // Future times are rounded up, so that a 30 day token still shows 30 days shortly after creation.
     let (seconds, prefix) = if seconds < 0 { ((59 - seconds) / 60 * 60, "in ") } else { (seconds, "") };
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let pair = |big: i64, unit: &str, small: i64, small_unit: &str| match small {

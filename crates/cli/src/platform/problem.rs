@@ -1,4 +1,4 @@
-//! A platform's refusal, as RFC 9457 shapes it, in one line for people.
+//! Error responses (RFC 9457 problem details), as one line.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use serde::Deserialize;
 
 use super::output::tame;
 
-/// Why the platform did not do what it was asked.
+/// Error response of the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub status: StatusCode,
-    /// The platform's own words; without them the status has to do.
+    /// The platform's message. Without it, the status is shown.
     pub detail: Option<String>,
-    /// What went wrong, for programs.
+    /// Machine-readable error code.
     pub code: Option<String>,
-    /// Under which the platform's log has more.
+    /// Request id, for searching the platform's log.
     pub request_id: Option<String>,
 }
 
@@ -27,7 +27,7 @@ struct Body {
 }
 
 impl Problem {
-    /// Of an answer that says no, whoever wrote it: a proxy on the way has no problem documents.
+    /// Reads an error response. A proxy's response contains no problem document.
     pub fn of(status: StatusCode, body: &[u8], request_id: Option<&str>) -> Self {
         let body: Option<Body> = serde_json::from_slice(body).ok();
         let body = body.unwrap_or_default();
@@ -35,12 +35,12 @@ impl Problem {
         Self { status, detail, code: body.code, request_id: request_id.map(str::to_owned) }
     }
 
-    /// Whether it is the token that is no good, and not something that was sent with it.
+    /// Whether the token itself was rejected, rather than other credentials in the request.
     pub fn is_about_the_token(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED && self.code.as_deref() != Some("wrong-credentials")
     }
 
-    /// ` (request ID)`, for the end of a line.
+    /// ` (request ID)`, as a suffix.
     pub fn request(&self) -> String {
         self.request_id.as_ref().map(|id| format!(" (request {})", tame(id))).unwrap_or_default()
     }

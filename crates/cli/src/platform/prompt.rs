@@ -1,6 +1,6 @@
-//! Questions to whoever sits at the terminal, and secrets from standard input.
+//! Terminal prompts, and secrets from standard input.
 //!
-//! A secret is never an argument: those stand in the shell's history and in everybody's list of processes.
+//! A secret is never an argument, because arguments appear in the shell's history and in process lists.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,19 +10,19 @@ use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tc
 use super::Failure;
 use super::secret::Secret;
 
-/// Longer than any password or token.
+/// Maximum length of an input.
 const LONGEST: u64 = 64 << 10;
-/// What the terminal sends for Ctrl-C.
+/// Ctrl-C.
 const INTERRUPT: u8 = 3;
 
-/// Somebody who can be asked.
+/// A terminal for prompts.
 pub trait Terminal {
     fn ask(&self, question: &str) -> Result<String, Failure>;
-    /// Without showing what is typed.
+    /// Prompts without echo.
     fn ask_secret(&self, question: &str) -> Result<Secret, Failure>;
 }
 
-/// The terminal of this process, wherever its input comes from.
+/// The controlling terminal of this process, independent of standard input.
 pub struct Tty;
 
 impl Terminal for Tty {
@@ -46,7 +46,7 @@ fn silently(mut tty: &File, question: &str) -> Result<Secret, Failure> {
     let silence = Silence::over(tty).map_err(|error| Failure::Terminal(error.into()))?;
     let answer = line(tty, question);
     drop(silence);
-    // The end of the line was not shown either.
+    // The user's newline was not echoed either.
     tty.write_all(b"\n").map_err(Failure::Terminal)?;
     answer.map(Secret::new)
 }
@@ -55,7 +55,7 @@ fn line(mut tty: &File, question: &str) -> Result<String, Failure> {
     write!(tty, "{question}: ").map_err(Failure::Terminal)?;
     let mut line = Vec::new();
     let mut reader = BufReader::new(tty).take(LONGEST);
-    // Ctrl-C ends a line too while we are silent.
+    // Without echo, Ctrl-C arrives as a character and ends the line.
     loop {
         let seen = reader.fill_buf().map_err(Failure::Terminal)?;
         let (length, last) = (seen.len(), seen.last().copied());
@@ -70,7 +70,7 @@ fn line(mut tty: &File, question: &str) -> Result<String, Failure> {
     String::from_utf8(line).map(without_end).map_err(|_| Failure::Usage("that is not text".to_owned()))
 }
 
-/// While it lives nothing that is typed is shown. Ctrl-C comes as a character, so that we are there to undo this.
+/// Disables echo until dropped. Ctrl-C arrives as a character, so that the terminal's mode can be restored.
 struct Silence<'a> {
     tty: &'a File,
     before: Termios,
@@ -89,12 +89,12 @@ impl<'a> Silence<'a> {
 
 impl Drop for Silence<'_> {
     fn drop(&mut self) {
-        // There is nobody left to tell if the terminal has gone.
+        // The terminal may be gone.
         let _ = tcsetattr(self.tty, OptionalActions::Flush, &self.before);
     }
 }
 
-/// A secret from standard input: all of it, but for the end of the line.
+/// Reads a secret from standard input, without the final newline.
 pub fn secret_from(input: &mut dyn Read) -> Result<Secret, Failure> {
     let mut text = String::new();
     input.take(LONGEST).read_to_string(&mut text).map_err(Failure::Stdin)?;
@@ -124,8 +124,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks for a secret on a terminal where somebody types this; what came of it, what was on the screen, and whether the
-    /// terminal is as it was before.
+    /// Prompts for a secret on a pseudo-terminal with this input. Returns the result, the screen, and whether the
+    /// terminal's mode was restored.
     fn asked(typed: &[u8]) -> (Result<Secret, Failure>, String, bool) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();

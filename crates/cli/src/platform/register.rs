@@ -1,4 +1,4 @@
-//! `longshore register`, and what it shares with `longshore user create`.
+//! `longshore register`, and the part shared with `longshore user create`.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub struct RegisterArgs {
     pub target: Target,
 }
 
-/// What an account begins with.
+/// Fields of a new account.
 #[derive(Debug, Args)]
 pub struct PersonArgs {
     /// E-mail address
@@ -43,7 +43,7 @@ pub async fn run(args: &RegisterArgs, world: &mut World) -> Result<Said, Failure
     make(&client, &args.person, args.output, world).await
 }
 
-/// Makes the account, and tells its token, this once.
+/// Creates the account and prints its token, which is shown only once.
 pub async fn make(
     client: &Client,
     person: &PersonArgs,

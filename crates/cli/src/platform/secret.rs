@@ -1,10 +1,10 @@
-//! A text that must not be read over somebody's shoulder.
+//! Secret text.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A password or a token. It is written to the file of contexts and sent to its server, and shown nowhere.
+/// A password or token. It is stored in the contexts file and sent to its server, but never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -18,7 +18,7 @@ impl Secret {
         &self.0
     }
 
-    /// The part of `lsh_<id>_<secret>` that is no secret.
+    /// The public id of a token `lsh_<id>_<secret>`.
     pub fn token_id(&self) -> Option<&str> {
         let (id, _) = self.0.strip_prefix("lsh_")?.split_once('_')?;
         Some(id)

@@ -1,7 +1,7 @@
 //! `longshore login`, `logout`, `whoami`.
 //!
-//! Signing in makes an API token for this machine, and that alone is kept: neither the password nor the session outlives
-//! the command.
+//! Signing in creates an API token for this machine, and only that is stored. Password and session end with the
+//! command.
 
 use clap::Args;
 use http::header::SET_COOKIE;
@@ -16,7 +16,7 @@ use super::prompt::secret_from;
 use super::secret::Secret;
 use super::{Failure, World};
 
-/// How long a machine stays signed in.
+/// Lifetime of the machine's token in days.
 const DAYS: u32 = 30;
 
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub async fn login(args: &LoginArgs, world: &mut World) -> Result<Said, Failure>
         Err(_) if is_new => token,
         _ => return kept.map(|_| said).map_err(Failure::from),
     };
-    // A token that is kept nowhere is of use to nobody.
+    // Revokes the replaced token, or the new one if it could not be stored.
     if let Err(failure) = revoke(&nobody.with(Credentials::Token(useless.clone())), &useless).await {
         let id = useless.token_id().unwrap_or_default();
         said =
@@ -97,7 +97,7 @@ pub async fn login(args: &LoginArgs, world: &mut World) -> Result<Said, Failure>
     kept.map(|_| said).map_err(Failure::from)
 }
 
-/// A token of this machine's own, and whether it is a new one.
+/// Creates a token for this machine. Returns it with whether it is new.
 async fn token_for_machine(
     person: &Client,
     shown: Credentials,
@@ -107,7 +107,7 @@ async fn token_for_machine(
     let body = json!({"name": name, "scopes": ["all"], "days": DAYS});
     match (person.post("tokens", &body).await, shown) {
         (Ok(made), _) => Ok((Secret::new(text(&made, "/token", person)?), true)),
-        // A token that is good for some things only can make no other: it is kept itself.
+        // A scoped token cannot create others, so it is stored itself.
         (Err(Failure::Refused(problem)), Credentials::Token(token))
             if problem.status == StatusCode::FORBIDDEN =>
         {
@@ -117,12 +117,12 @@ async fn token_for_machine(
     }
 }
 
-/// Which platform is meant, without any token, and what its context is to be called.
+/// The selected platform without credentials, and the name of its context.
 fn platform(args: &LoginArgs, world: &World, contexts: &Contexts) -> Result<(Access, String), Failure> {
     let LoginArgs { address, target, .. } = args;
     let target = Target { server: address.clone().or_else(|| target.server.clone()), ..target.clone() };
     let known = world.known(contexts);
-    // With both a server and a name for it, the name is that of the context to be.
+    // With both a server and a context name, the name is that of the new context.
     let named = target.context.as_ref().filter(|_| target.server.is_some());
     let (server, context) = match named {
         Some(name) => {
@@ -133,7 +133,7 @@ fn platform(args: &LoginArgs, world: &World, contexts: &Contexts) -> Result<(Acc
     };
     let name = named.cloned().or_else(|| context.map(|context| context.name.clone()));
     let ca = target.ca.or_else(|| context.and_then(|context| context.ca.clone()));
-    // The next command may be started in another folder.
+    // Made absolute, because later commands may run in another folder.
     let ca = match ca {
         Some(file) => Some(
             std::path::absolute(&file)
@@ -145,7 +145,7 @@ fn platform(args: &LoginArgs, world: &World, contexts: &Contexts) -> Result<(Acc
     Ok((Access { server, ca, token: None }, name))
 }
 
-/// A session for whoever signs in, or the token that they have already.
+/// Opens a session with a password, or uses the given token.
 async fn credentials(args: &LoginArgs, world: &mut World, nobody: &Client) -> Result<Credentials, Failure> {
     let secret = match (args.password_stdin, args.token_stdin) {
         (false, false) => None,
@@ -170,7 +170,7 @@ async fn credentials(args: &LoginArgs, world: &mut World, nobody: &Client) -> Re
     })
 }
 
-/// `name=value` of the session's cookie.
+/// `name=value` of the session cookie.
 fn cookie(headers: &HeaderMap) -> Option<Secret> {
     let values = headers.get_all(SET_COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = values.filter_map(|value| value.split(';').next());
@@ -186,13 +186,13 @@ fn text(answer: &Value, place: &str, client: &Client) -> Result<String, Failure>
     found.map(str::to_owned).ok_or_else(|| strange(client, &format!("its answer has no `{}`", &place[1..])))
 }
 
-/// The id of a person, or the name of a program.
+/// The user id, or the ServiceAccount's name.
 fn account(session: &Value) -> String {
     let found = ["/user/id", "/serviceAccount"].iter().find_map(|place| session.pointer(place)?.as_str());
     tame(found.unwrap_or("somebody"))
 }
 
-/// Takes a token's power away, by showing it. One that is not known any more has none.
+/// Revokes a token, using the token itself. An unknown token counts as revoked.
 async fn revoke(client: &Client, token: &Secret) -> Result<(), Failure> {
     let Some(id) = token.token_id() else { return Ok(()) };
     match client.delete(&format!("tokens/{}", segment(id))).await {
@@ -202,7 +202,7 @@ async fn revoke(client: &Client, token: &Secret) -> Result<(), Failure> {
     }
 }
 
-/// `longshore logout`: nothing is forgotten that could still be used.
+/// `longshore logout`: the token is deleted locally only after it has been revoked.
 pub async fn logout(args: &LogoutArgs, world: &mut World) -> Result<Said, Failure> {
     let file = world.contexts_file()?;
     let contexts = file.read()?;
@@ -224,7 +224,7 @@ pub async fn logout(args: &LogoutArgs, world: &mut World) -> Result<Said, Failur
 pub async fn whoami(args: &WhoamiArgs, world: &mut World) -> Result<Said, Failure> {
     let client = world.client(&args.target)?;
     let mut session = client.get("session").await?;
-    // For browsers, and of no use here.
+    // Only browsers use it.
     if let Some(fields) = session.as_object_mut() {
         fields.remove("csrf");
     }

@@ -1,4 +1,4 @@
-//! `longshore token`: what programs show at the door instead of a password.
+//! `longshore token`: API tokens.
 
 use clap::{Args, Subcommand};
 use domain::scopes::Scopes;
@@ -68,7 +68,7 @@ fn scope(word: &str) -> Result<String, String> {
     }
 }
 
-/// `30d`, or the number alone.
+/// Parses `30d` or `30`.
 pub fn days(text: &str) -> Result<u32, String> {
     let number = text.strip_suffix('d').unwrap_or(text).parse().ok();
     let well = number.filter(|days| (1..=365).contains(days));
@@ -85,7 +85,7 @@ pub async fn run(args: &TokenArgs, world: &mut World) -> Result<Said, Failure> {
         }
         Command::List { output } => TOKENS.list(&client.get("tokens").await?, *output, world.now()),
         Command::Revoke { id } => {
-            // Somebody may have the whole token at hand, and nothing else.
+            // Accepts a complete token in place of its id.
             let secret = super::secret::Secret::new(id.trim());
             let id = secret.token_id().unwrap_or(secret.expose());
             client.delete(&format!("tokens/{}", segment(id))).await?;
@@ -94,7 +94,7 @@ pub async fn run(args: &TokenArgs, world: &mut World) -> Result<Said, Failure> {
     }
 }
 
-/// The token alone on standard output, so that a script can take it.
+/// Prints only the token to standard output, so that scripts can capture it.
 fn created(made: &Value, output: OutputArgs, world: &World) -> Result<Said, Failure> {
     match output.output {
         Some(Format::Json | Format::Yaml | Format::Name) => TOKENS.one(made, output, world.now()),

@@ -1,4 +1,4 @@
-//! `longshore user`: accounts, for administrators; and your own.
+//! `longshore user`: accounts, for administrators and for the user's own.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -177,7 +177,7 @@ pub async fn run(args: &UserArgs, world: &mut World) -> Result<Said, Failure> {
     }
 }
 
-/// The fields that were named, and no others.
+/// Request body with the given fields only.
 fn update(args: &UpdateArgs) -> Result<Value, Failure> {
     let UpdateArgs {
         user: _,
@@ -243,7 +243,7 @@ async fn password(
     }))
 }
 
-/// The old one and the new one.
+/// Splits the input into the old and the new password.
 fn two_lines(text: &Secret) -> Result<(Option<Secret>, Secret), Failure> {
     match text.expose().split_once('\n') {
         Some((old, new)) => Ok((Some(Secret::new(old)), Secret::new(new))),

@@ -1,4 +1,4 @@
-//! What a command finds around it. Tests build their own.
+//! Environment of a command, replaced in tests.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,9 +15,9 @@ use super::prompt::{Terminal, Tty};
 
 pub struct World {
     pub environment: BTreeMap<String, String>,
-    /// The address of the server that runs on this machine, if one does.
+    /// Address of a server running on this machine, if any.
     pub runs_here: Box<dyn Fn() -> Result<Option<String>, String>>,
-    /// What this machine is called.
+    /// Host name of this machine.
     pub host: String,
     pub stdin: Box<dyn Read>,
     pub terminal: Box<dyn Terminal>,
@@ -25,7 +25,7 @@ pub struct World {
 }
 
 impl World {
-    /// That of this process.
+    /// The environment of this process.
     pub fn of_process(runs_here: impl Fn() -> Result<Option<String>, String> + 'static) -> Self {
         Self {
             environment: crate::environment(),
@@ -50,7 +50,7 @@ impl World {
     }
 
     pub fn access(&self, target: &Target) -> Result<Access, Failure> {
-        // Who has neither a home nor a need for contexts needs no file.
+        // Without a home directory there is no contexts file, and none is needed.
         let contexts = match ContextsFile::of(&self.environment) {
             Ok(file) => file.read()?,
             Err(_) => Contexts::default(),
@@ -58,7 +58,7 @@ impl World {
         self.known(&contexts).access(target)
     }
 
-    /// The platform that is meant, for somebody who is signed in.
+    /// A client for the selected platform, which requires credentials.
     pub fn client(&self, target: &Target) -> Result<Client, Failure> {
         Client::new(&self.access(target)?)?.signed_in()
     }

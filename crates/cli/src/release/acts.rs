@@ -1,4 +1,5 @@
-//! What only a platform can do: pause, recover, suspend, resume, retry, restart, adopt. `crate::release::served` does it.
+//! Arguments of commands that only a platform supports: pause, recover, suspend, resume, retry, restart, adopt.
+//! `crate::release::served` runs them.
 
 use clap::Args;
 

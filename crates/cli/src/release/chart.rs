@@ -1,4 +1,4 @@
-//! Which chart, and what the release is called.
+//! Loading of charts and choice of release names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use helm_template::profile::Profile;
 use crate::helm::remote::RemoteArgs;
 use crate::helm::{locate, template};
 
-/// The Helm whose words and ways are followed.
+/// The Helm version whose behaviour is followed.
 pub const PROFILE: Profile = Profile::Helm4;
 
-/// The chart, ready to be rendered. Finding it waits for disks and other machines, on a thread of its own.
+/// Loads a chart and prepares it for rendering, on a blocking thread because it waits for disk and network.
 pub async fn load(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
     let (name, remote) = (name.to_owned(), remote.clone());
     let loaded = tokio::task::spawn_blocking(move || find(&name, &remote)).await;
@@ -25,12 +25,12 @@ fn find(name: &str, remote: &RemoteArgs) -> Result<Arc<ReadyChart>, String> {
     Ok(Arc::new(ReadyChart::new(checked(&locate(name, remote)?)?)))
 }
 
-/// Where on this machine a chart is; fetched, if it is elsewhere.
+/// Path of a chart; a remote one is fetched first.
 pub fn locate(name: &str, remote: &RemoteArgs) -> Result<PathBuf, String> {
     locate::chart(name, remote, PROFILE)
 }
 
-/// The chart there, if it can be installed.
+/// Loads a chart and checks that it can be installed.
 pub fn checked(path: &Path) -> Result<Chart, String> {
     let loaded = helm_host::load(path, PROFILE).map_err(|error| error.to_string())?;
     for line in &loaded.warnings {
@@ -47,17 +47,17 @@ pub fn checked(path: &Path) -> Result<Chart, String> {
     Ok(loaded.chart)
 }
 
-/// What was said of the names of the release and of the chart.
+/// Names given for the release and the chart.
 pub struct Names<'a> {
     pub arguments: &'a [String],
     pub generate: bool,
     pub template: &'a str,
-    /// Seconds since 1970, for a name that is made up.
+    /// Unix time in seconds, for generated names.
     pub now: i64,
 }
 
 impl Names<'_> {
-    /// The names of the release and of the chart.
+    /// Names of the release and of the chart.
     pub fn both(&self) -> Result<(String, String), String> {
         match self.arguments {
             [] => Err("\"helm install\" requires at least 1 argument\n\nUsage:  helm install [NAME] [CHART] [flags]".into()),

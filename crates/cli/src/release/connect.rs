@@ -1,4 +1,4 @@
-//! The cluster that a kubeconfig names, and nothing else: neither `KUBECONFIG` nor the file in the home folder is read.
+//! Connection to the cluster of a given kubeconfig. Neither `KUBECONFIG` nor the default kubeconfig is read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube_access::Clients;
 use kube_apply::Discovery;
 
-/// How long one waits for somebody else who is at work on a release: long enough to find out that they died.
+/// Timeout for another client's lock on a release: long enough to detect that the holder died.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// Which cluster, and where in it.
+/// The cluster and the namespace to use.
 #[derive(Clone, Debug)]
 pub struct At {
     pub kubeconfig: PathBuf,
-    /// Which of its contexts.
+    /// Context of the kubeconfig.
     pub context: Option<String>,
     pub namespace: Option<String>,
 }
 
-/// A cluster that can be asked.
+/// Connection to a cluster.
 pub struct Reached {
     pub client: Client,
     pub namespace: String,
@@ -41,7 +41,7 @@ pub async fn reach(at: &At) -> Result<Reached, String> {
     kube_access::clients::check(&config).map_err(|error| wrong(&error))?;
     let namespace = at.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| wrong(&error))?;
-    // One that gives up on a cluster that does not answer.
+    // A client with request timeouts.
     Ok(Reached { client: Clients::new(client).own(), namespace, clock: Arc::new(SystemClock) })
 }
 
@@ -50,7 +50,7 @@ impl Reached {
         Storage::new(self.client.clone(), &self.namespace, self.clock.clone())
     }
 
-    /// Somebody who can act. Asks the cluster what it serves.
+    /// Helm client for actions. Reads the API groups of the cluster.
     pub async fn helm(&self) -> Result<Helm, String> {
         let discovery = Discovery::read(&self.client)
             .await
@@ -60,7 +60,7 @@ impl Reached {
         let mut helm =
             Helm::new(self.client.clone(), self.client.clone(), discovery, self.clock.clone(), &holder);
         helm.patience = PATIENCE;
-        // Without a server nothing keeps what a record would leave out.
+        // Records are stored complete, because without a server nothing else stores the omitted parts.
         helm.whole_records = true;
         Ok(helm)
     }

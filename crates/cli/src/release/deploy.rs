@@ -1,4 +1,4 @@
-//! What `install` and `upgrade` have in common, on a platform and on a cluster.
+//! Arguments shared by `install` and `upgrade`, for platforms and clusters.
 
 use clap::Args;
 
@@ -6,7 +6,7 @@ use super::flags::{AdministratorArg, LabelsArg, OutputArg, WaitArgs, WriteArgs};
 use crate::helm::flags::{Switch, ValuesArgs, switch};
 use crate::helm::remote::RemoteArgs;
 
-/// Which chart with which values, how it is written, what is waited for, and what is printed.
+/// Chart, values, write options, wait options and output of an installation or upgrade.
 #[derive(Clone, Debug, Args)]
 pub struct DeployArgs {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub struct DeployArgs {
     pub administrator: AdministratorArg,
 }
 
-/// What counts when a release is made, by `install` or by `upgrade --install`.
+/// Options for new releases, by `install` or by `upgrade --install`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct FreshArgs {
     /// Make the namespace if it is not there
@@ -52,7 +52,7 @@ pub struct FreshArgs {
     pub render_subchart_notes: Switch,
 }
 
-/// What is left out of the result.
+/// Parts to leave out of the output.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ShownArgs {
     /// Print no notes

@@ -1,4 +1,4 @@
-//! `longshore diff`: what is different between two revisions, or would be after an upgrade.
+//! `longshore diff`: differences between revisions, or with a planned upgrade or live objects.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub async fn run(args: &DiffArgs, at: &At) -> Outcome {
         .unwrap_or_else(|| Ok(coloured(&diff::text(&differences)).into_bytes()))
 }
 
-/// What others made of its objects since.
+/// Prints changes made by other clients to live objects.
 async fn live(args: &DiffArgs, reached: &Reached) -> Outcome {
     let record = revision(reached, &args.name, None).await?;
     let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
@@ -111,7 +111,7 @@ async fn revision(reached: &Reached, name: &str, revision: Option<i64>) -> Resul
         .map_err(|error| error.to_string())
 }
 
-/// The record that an upgrade would make.
+/// The record that an upgrade would create.
 async fn planned(reached: &Reached, args: &DiffArgs, chart: &str) -> Result<Record, String> {
     let chart = load(chart, &args.remote).await?;
     let values = args.values.read(PROFILE)?;
@@ -137,7 +137,7 @@ async fn planned(reached: &Reached, args: &DiffArgs, chart: &str) -> Result<Reco
     reached.helm().await?.upgrade(&ask).await.map_err(|error| error.to_string())
 }
 
-/// Its objects and its hooks.
+/// Objects of the manifest and of the hooks.
 fn objects(record: &Record) -> Result<Vec<Object>, String> {
     let mut objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
     for hook in &record.hooks {
@@ -146,7 +146,7 @@ fn objects(record: &Record) -> Result<Vec<Object>, String> {
     Ok(objects)
 }
 
-/// Red for what goes and green for what comes, on a terminal that wants colours.
+/// Colours removed and added lines, on a terminal unless `NO_COLOR` is set.
 pub fn coloured(text: &str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain || !std::io::stdout().is_terminal() {

@@ -1,4 +1,4 @@
-//! Flags that several commands have, with Helm's words.
+//! Arguments shared by several commands, as in Helm.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::place::needs_platform;
 use crate::helm::Refusal;
 use crate::helm::flags::{Switch, switch};
 
-/// How a result is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     #[default]
@@ -28,7 +28,7 @@ pub struct OutputArg {
     pub output: Format,
 }
 
-/// What is waited for.
+/// Wait options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WaitArgs {
     /// Wait until everything is ready, as Helm 4 judges (watcher) or as Helm 3 does (legacy); without it for hooks only
@@ -43,7 +43,7 @@ pub struct WaitArgs {
 }
 
 impl WaitArgs {
-    /// Whether more than hooks is waited for.
+    /// Whether more than hooks is awaited.
     pub fn waits(&self) -> bool {
         !matches!(self.wait.unwrap_or_default(), Wait::HookOnly) || self.wait_for_jobs.0
     }
@@ -58,7 +58,7 @@ fn wait(text: &str) -> Result<Wait, String> {
     }
 }
 
-/// How objects are written.
+/// Write options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WriteArgs {
     /// Say what would be done: `client` without asking the cluster, `server` with its judgement
@@ -81,7 +81,7 @@ pub struct WriteArgs {
     pub description: Option<String>,
 }
 
-/// [`Applying`], which has no default that clap could print.
+/// [`Applying`] with a default that clap can print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Apply(pub Applying);
 
@@ -124,7 +124,7 @@ impl WriteArgs {
     }
 }
 
-/// `key=value` pairs.
+/// Labels of a release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LabelsArg {
     /// Labels on the record
@@ -144,13 +144,13 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Go's durations: `1h30m`, `0.5s`, `300ms`.
+/// Parses Go durations: `1h30m`, `0.5s`, `300ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = time::Duration::parse(text)?.0;
     u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
 }
 
-/// Whose rights count for objects that the release may not write.
+/// Whether to use administrator permissions for objects that the release may not write.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AdministratorArg {
     /// Use your rights as an administrator of the platform for what the release itself may not write or remove, this one time; on a platform only
@@ -159,12 +159,12 @@ pub struct AdministratorArg {
 }
 
 impl AdministratorArg {
-    /// The value of the query `asAdministrator`.
+    /// Value of the query parameter `asAdministrator`.
     pub fn query(&self) -> Option<String> {
         self.as_administrator.0.then(|| "true".to_owned())
     }
 
-    /// Refuses the flag where there is no platform.
+    /// Refuses the flag for clusters.
     pub fn needs_platform(&self, command: &str) -> Result<(), Refusal> {
         if self.as_administrator.0 {
             Err(needs_platform(&format!("{command} --as-administrator")))

@@ -1,4 +1,4 @@
-//! `longshore get`: what a release consists of.
+//! `longshore get`: parts of a release's record.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ pub enum What {
     },
 }
 
-/// Which one.
+/// A release and its revision.
 #[derive(Clone, Debug, Args)]
 pub struct Revision {
     /// The release
@@ -69,7 +69,7 @@ pub struct Revision {
 }
 
 impl What {
-    /// Which one it is about.
+    /// The requested revision.
     pub fn revision(&self) -> &Revision {
         match self {
             Self::All(revision)
@@ -115,7 +115,7 @@ fn values(record: &Record, all: bool, format: Format) -> Outcome {
     } else {
         record.config.clone()
     };
-    // Helm prints `null` where nobody said anything.
+    // Helm prints `null` without user-supplied values.
     let values = if !all && values.is_empty() { Data::Null } else { Data::Map(values) };
     match format {
         Format::Json => {
@@ -132,7 +132,7 @@ fn values(record: &Record, all: bool, format: Format) -> Outcome {
 
 fn metadata(record: &Record, format: Format) -> Outcome {
     let head = record.chart.head();
-    // In the zone of whoever asks, to the second.
+    // In UTC, to the second.
     let deployed = record.info.last_deployed.at().map_or_else(
         || "0001-01-01T00:00:00Z".to_owned(),
         |at| at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

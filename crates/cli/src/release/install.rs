@@ -1,4 +1,4 @@
-//! `longshore install`: a chart becomes a release.
+//! `longshore install`: installs a chart.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub struct InstallArgs {
 
 pub async fn run(args: &InstallArgs, at: &At) -> Outcome {
     let deploy = &args.deploy;
-    // Said before anything else, as Helm does: which of the names is missing.
+    // Checked first, as in Helm.
     let failed = |why: String| format!("INSTALLATION FAILED: {why}");
     if deploy.shown.hide_secret.0 && !deploy.write.is_dry() {
         return Err(failed("hiding Kubernetes secrets requires a dry-run mode".to_owned()).into());
@@ -86,7 +86,7 @@ pub async fn run(args: &InstallArgs, at: &At) -> Outcome {
     )
 }
 
-/// Helm has words before these, where it is a matter of installing.
+/// Helm's prefix for errors of an installation.
 fn words(error: &Error) -> String {
     match error {
         Error::NameInUse => format!("release name check failed: {error}"),

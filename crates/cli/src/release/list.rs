@@ -1,4 +1,4 @@
-//! `longshore list`: which releases there are.
+//! `longshore list`: lists releases.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ pub struct ListArgs {
     pub place: PlaceArgs,
 }
 
-/// Which states; without any, what is deployed or failed, and on a platform all.
+/// Filter by state. By default, deployed and failed releases, and on a platform all.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StateArgs {
     /// In whatever state

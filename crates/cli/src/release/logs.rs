@@ -1,6 +1,6 @@
-//! `longshore logs`: what the containers of a release print, once or as it comes.
+//! `longshore logs`: logs of a release's containers.
 //!
-//! Before each line stands whose it is, `[pod/container]`, where that is not clear.
+//! Lines are prefixed with `[pod/container]` when following, or if several containers are printed.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -55,11 +55,11 @@ pub struct LogsArgs {
     pub place: PlaceArgs,
 }
 
-/// The most lines of each container.
+/// Maximum number of lines per container.
 const LINES: u32 = 5000;
 
 impl LogsArgs {
-    /// In whole seconds.
+    /// In whole seconds, at least one.
     pub fn since_seconds(&self) -> Option<u64> {
         self.since.map(|since| since.as_secs().max(1))
     }
@@ -78,7 +78,7 @@ impl LogsArgs {
     }
 }
 
-/// Prints lines as they come.
+/// Prints log lines.
 pub struct Printer {
     prefix: bool,
 }
@@ -88,7 +88,7 @@ impl Printer {
         Self { prefix: args.prefix.is_none_or(|prefix| prefix.0) }
     }
 
-    /// Whether anybody still reads.
+    /// Prints a line. Returns false if standard output is closed.
     pub fn print(&self, pod: &str, container: &str, line: &str) -> Result<bool, Refusal> {
         let line = format!("{}\n", dressed(self.prefix, pod, container, line));
         let mut out = io::stdout().lock();
@@ -100,18 +100,18 @@ impl Printer {
     }
 }
 
-/// A line as it is shown. Whoever asks for logs wants what was printed, but not what it would do to their terminal.
+/// Formats a log line. Control characters are escaped.
 pub fn dressed(prefix: bool, pod: &str, container: &str, line: &str) -> String {
     let line = tame(&line.replace('\t', "    "));
     if prefix { format!("{} {line}", named(pod, container)) } else { line }
 }
 
-/// Whose it is.
+/// Prefix of a container's lines.
 pub fn named(pod: &str, container: &str) -> String {
     format!("[{}/{}]", tame(pod), tame(container))
 }
 
-/// What is said where there are more than are followed at the same time.
+/// Message if there are more containers than may be followed.
 fn full(args: &LogsArgs) -> String {
     format!(
         "there are more than {} containers; the others follow when one of these ends, or see --max-log-requests",
@@ -159,7 +159,8 @@ async fn follow(args: &LogsArgs, reached: &Reached, mut following: Following) ->
     let printer = Printer::following(args);
     while let Some(heard) = following.next().await {
         match heard {
-            // An upgrade may have added workloads. One that cannot be read any more is gone; its pods are heard to their end.
+            // An upgrade may have added workloads. If the release cannot be read any more it was deleted; its pods'
+            // logs are still followed to their end.
             Heard::Begun(_) => {
                 if let Ok(objects) = objects(reached, &args.name).await {
                     following.also(pods_of(&objects, &reached.namespace));
@@ -180,7 +181,7 @@ async fn follow(args: &LogsArgs, reached: &Reached, mut following: Following) ->
     Ok(Vec::new())
 }
 
-/// The objects of the newest revision.
+/// Objects of the latest revision.
 async fn objects(reached: &Reached, name: &str) -> Result<Vec<Object>, String> {
     let stored = get(&reached.storage(), name, None).await.map_err(|error| error.to_string())?;
     let unreadable = |error| format!("the manifest of release {name:?} cannot be read: {error}");

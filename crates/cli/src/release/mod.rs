@@ -1,12 +1,16 @@
-//! Releases, with Helm's and kubectl's habits: on a platform or, with a kubeconfig, straight on a cluster.
+//! Release commands with Helm's and kubectl's conventions, for platforms and, with a kubeconfig, directly for clusters.
 //!
-//! On a cluster these are Helm's commands over our own engine: whoever's kubeconfig it is acts, and what is kept is what Helm
-//! keeps, so that the helm command goes on with it. On a platform they ask for what people of it may ask for, and follow
-//! what comes of it. Results go to standard output; what is being done, and what is waited for, to standard error.
+//! Directly on a cluster these are Helm's commands on Longshore's engine. They use the permissions of the kubeconfig
+//! and store Helm's records, so that the helm command can continue. On a platform they send requests and follow the
+//! operation. Results go to standard output, progress to standard error.
 //!
-//! Modules in reading order: where a command acts (`place`, `connect`), which flags (`flags`, `deploy`, `acts`), which chart
-//! (`chart`); what is shown meanwhile (`progress`) and in the end (`output`, `show`, `resources`); the commands, each
-//! with what it does on a cluster; and what they do on a platform (`served`).
+//! Modules:
+//! - `place`, `connect`: target of a command
+//! - `flags`, `deploy`, `acts`: arguments
+//! - `chart`: loading charts
+//! - `progress`, `output`, `show`, `resources`: output
+//! - one module per command, with its implementation for clusters
+//! - `served`: implementation for platforms
 
 pub mod acts;
 mod chart;
@@ -37,7 +41,7 @@ use crate::helm::Outcome;
 use crate::platform::World;
 use place::{Place, PlaceArgs, needs_platform};
 
-/// The names of these commands.
+/// Names of the release commands.
 pub const COMMANDS: &[&str] = &[
     "install",
     "upgrade",
@@ -64,7 +68,7 @@ pub const COMMANDS: &[&str] = &[
     "logs",
 ];
 
-/// What can be done with releases.
+/// Commands for releases.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Install a chart as a release
@@ -133,7 +137,7 @@ impl Command {
     }
 }
 
-/// Does what was typed. Each act is a long way down: its state is not for the stack.
+/// Runs a command. Futures of commands are large and therefore boxed.
 pub async fn run(command: &Command, world: &World) -> Outcome {
     match command.place().find(world)? {
         Place::Platform(served) => Box::pin(served::run(command, &served)).await,

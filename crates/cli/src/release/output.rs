@@ -1,4 +1,4 @@
-//! JSON, YAML and times as Go prints them.
+//! JSON, YAML and time formats of Go programs.
 
 use helm_release::record::Moment;
 use helm_template::data::Data;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::flags::Format;
 use crate::helm::Outcome;
 
-/// A value in a format for programs; `None` for a table, which everybody prints differently.
+/// Encodes a value in a machine-readable format. `None` for a table, which every command prints itself.
 pub fn encoded(format: Format, value: &Value) -> Option<Outcome> {
     match format {
         Format::Table => None,
@@ -19,7 +19,7 @@ pub fn encoded(format: Format, value: &Value) -> Option<Outcome> {
     }
 }
 
-/// As Helm writes YAML, which goes by way of JSON.
+/// YAML in Helm's form: converted through JSON.
 pub fn as_yaml(value: &Value) -> Result<String, String> {
     let data = json::parse(value.to_string()).map_err(|why| why.to_string())?;
     write_yaml(&data)
@@ -29,18 +29,18 @@ pub fn write_yaml(data: &Data) -> Result<String, String> {
     yaml::write(data).map_err(|error| format!("unable to write YAML output: {error}"))
 }
 
-/// `Mon Jan  2 15:04:05 2006`; nothing of no time.
+/// `Mon Jan  2 15:04:05 2006`; empty without a time.
 pub fn ansic(moment: Moment) -> String {
     formatted(moment, "Mon Jan _2 15:04:05 2006").unwrap_or_default()
 }
 
-/// In a layout of Go's; without one as a Go program prints a time if nobody says how. `-` of no time.
+/// Formats a time with a Go layout, or like Go's `Time.String` for an empty one. `-` without a time.
 pub fn as_go(moment: Moment, layout: &str) -> String {
     const PLAIN: &str = "2006-01-02 15:04:05.999999999 -0700 MST";
     formatted(moment, if layout.is_empty() { PLAIN } else { layout }).unwrap_or_else(|| "-".to_owned())
 }
 
-/// In the zone of whoever wrote it.
+/// In the time zone of the record.
 fn formatted(moment: Moment, layout: &str) -> Option<String> {
     moment.at()?;
     let time = Time::parse(RFC3339, moment.to_string().as_bytes(), &Zone::local(TimeZone::UTC)).ok()?;

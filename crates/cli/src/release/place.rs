@@ -1,4 +1,4 @@
-//! Where a command acts: on a platform or, with a kubeconfig, straight on a cluster.
+//! Target of a command: a platform or, with a kubeconfig, a cluster.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::helm::Refusal;
 use crate::platform::access::Target;
 use crate::platform::{Failure, World};
 
-/// Leads to a cluster where nothing was typed that leads to a platform.
+/// Selects a cluster if no argument selects a platform.
 const KUBECONFIG: &str = "LONGSHORE_KUBE_KUBECONFIG";
-/// The namespace where none was typed.
+/// Default namespace.
 const NAMESPACE: &str = "LONGSHORE_NAMESPACE";
 
-/// Which platform or cluster, and where in it.
+/// Platform or cluster, and namespace.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PlaceArgs {
     /// The namespace of the release [default: `LONGSHORE_NAMESPACE`, else your own; on a cluster that of the kubeconfig]
@@ -32,12 +32,12 @@ pub struct PlaceArgs {
     /// Which of the kubeconfig's contexts; --context says it as well
     #[arg(long, value_name = "NAME", help_heading = "Which cluster", conflicts_with_all = ["server", "token", "ca"])]
     pub kube_context: Option<String>,
-    // The last, here and wherever this is: its heading would be that of whatever follows.
+    // Flattened last, because the help heading of its arguments would apply to the following ones too.
     #[command(flatten)]
     pub target: Target,
 }
 
-/// Where a command acts.
+/// Target of a command.
 #[expect(clippy::large_enum_variant, reason = "there is one of it in a run of the program")]
 pub enum Place {
     Cluster(At),
@@ -68,13 +68,13 @@ impl PlaceArgs {
     }
 }
 
-/// What a command that only a platform can do says of a cluster.
+/// Error of a command that a cluster alone cannot serve.
 pub fn needs_platform(command: &str) -> Refusal {
     format!("`longshore {command}` needs a platform: a cluster alone keeps nothing that it could go by. Leave out --kubeconfig, or give --server")
         .into()
 }
 
-/// What a flag that only a cluster can heed says of a platform.
+/// Error for flags that only work directly on a cluster.
 pub fn needs_cluster(flags: &[(bool, &str)]) -> Result<(), Refusal> {
     match flags.iter().find(|(said, _)| *said) {
         None => Ok(()),

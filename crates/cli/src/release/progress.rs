@@ -1,6 +1,6 @@
-//! What is being done, object by object, on standard error.
+//! Progress of an operation, object by object, on standard error.
 //!
-//! A line for what changes, and one for each new reason to wait, so that a log reads as well as a terminal.
+//! Prints one line per change and per new reason for waiting, which suits logs and terminals alike.
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
@@ -8,10 +8,10 @@ use std::io::{IsTerminal as _, Write as _};
 use kube_apply::{Id, Outcome, Step, Tell};
 use std::sync::{Mutex, PoisonError};
 
-/// Tells on standard error.
+/// Progress sink that prints to standard error.
 pub struct Progress {
     coloured: bool,
-    /// The last that was said of an object that is waited for.
+    /// Last reason printed per waiting object.
     said: Mutex<HashMap<Id, String>>,
 }
 
@@ -43,7 +43,7 @@ impl Progress {
                 Some(format!("{} {reason}", self.word(&id, Colour::Yellow, "kept:")))
             }
             Step::Ready { id } => {
-                // What was ready from the first is not worth a line.
+                // An object that was ready from the start is not printed.
                 said.remove(&id).map(|_| self.word(&id, Colour::Green, "ready"))
             }
             Step::Failed { id, reason } => {
@@ -79,7 +79,7 @@ impl Progress {
 impl Tell for Progress {
     fn tell(&self, step: Step) {
         if let Some(line) = self.line(step) {
-            // Whoever closed standard error does not want to know.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! The objects of a release as they stand, by kind, with the pods that belong to them.
+//! Live objects of a release by kind, with the pods of its workloads.
 
 use std::fmt::Write as _;
 
@@ -10,19 +10,19 @@ use kube::{Client, Resource as _};
 use kube_apply::Object;
 use serde_json::Value;
 
-/// What the cluster is asked for: how it would print something.
+/// `Accept` header for server-side printing.
 const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Spaces between columns.
 const GAP: usize = 3;
 
-/// Objects of one kind, or the tables that the cluster makes of them.
+/// Objects of one kind, or their tables printed by the server.
 pub struct Group {
     /// `v1/Deployment`
     pub title: String,
     pub objects: Vec<Value>,
 }
 
-/// The objects of a release. One that is gone is not there.
+/// Live objects of a release; missing ones are skipped.
 pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Group>, String> {
     let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
     let mut groups: Vec<Group> = Vec::new();
@@ -30,7 +30,7 @@ pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Gro
     let mut asked = Vec::new();
     for object in &objects {
         let found = helm.discovery.find(&helm.objects, object.api_version(), object.kind()).await;
-        // A kind that the cluster no longer serves has no objects there.
+        // A kind that the cluster no longer serves has no objects.
         let Ok(kind) = found else { continue };
         let namespace = object.namespace().unwrap_or(&record.namespace);
         let path = DynamicObject::url_path(&kind.resource, kind.namespaced.then_some(namespace));
@@ -76,19 +76,19 @@ async fn get(client: &Client, path: &str, as_table: bool) -> Result<Option<Value
     }
 }
 
-/// How a workload finds its pods, as a query has it.
+/// Label selector of a workload's pods, encoded for a query.
 fn selector(object: &Object) -> Option<String> {
     let workloads = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"];
     let labels = object.value()["spec"]["selector"]["matchLabels"].as_object()?;
     let terms = labels.iter().filter_map(|(key, value)| {
-        // Names of labels and their values need no more than this to be put into a query.
+        // Label keys and values need no other encoding.
         Some(format!("{}%3D{}", key.replace('/', "%2F"), value.as_str()?))
     });
     let terms: Vec<String> = terms.collect();
     (workloads.contains(&object.kind()) && !terms.is_empty()).then(|| terms.join("%2C"))
 }
 
-/// As kubectl would print them.
+/// Tables in kubectl's format.
 pub fn tables(groups: &[Group]) -> String {
     let mut text = String::new();
     for group in groups {
@@ -101,7 +101,7 @@ pub fn tables(groups: &[Group]) -> String {
     text
 }
 
-/// The columns that are always shown, with their headers.
+/// Header and rows of the columns with priority 0.
 fn rows(tables: &[Value]) -> Vec<Vec<String>> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let Some(first) = tables.first() else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! `longshore rollback`: a release becomes what it was.
+//! `longshore rollback`: returns a release to an earlier revision.
 
 use clap::Args;
 use helm_release::actions::Rollback;
@@ -34,7 +34,7 @@ pub struct RollbackArgs {
 }
 
 impl RollbackArgs {
-    /// The revision that was said; 0 is the one before the last.
+    /// The given revision; 0 is the previous one.
     pub fn revision(&self) -> Result<i64, String> {
         let said = &self.revision;
         said.parse().map_err(|_| {

@@ -1,4 +1,4 @@
-//! A release as Helm prints it after an act and on `status`.
+//! Prints a release as Helm does after an action and for `status`.
 
 use std::fmt::Write as _;
 
@@ -13,14 +13,14 @@ use super::flags::Format;
 use super::output::{ansic, encoded, write_yaml};
 use crate::helm::Outcome;
 
-/// What is shown of it.
+/// Parts of a release to print.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown<'a> {
     pub chart: bool,
-    /// Values, hooks and manifests, too.
+    /// Also values, hooks and manifests.
     pub everything: bool,
     pub hide_notes: bool,
-    /// The objects, as tables.
+    /// Tables of live objects.
     pub resources: Option<&'a str>,
 }
 
@@ -31,7 +31,7 @@ pub fn release(record: &Record, format: Format, shown: Shown<'_>) -> Outcome {
     }
 }
 
-/// The record as Helm prints it for programs.
+/// The record in Helm's JSON format.
 pub fn as_json(record: &Record) -> Result<Value, String> {
     let text = record.to_json().map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
@@ -112,7 +112,7 @@ fn values(record: &Record, out: &mut String) -> Result<(), String> {
     Ok(())
 }
 
-/// The manifest of a dry run without what Secrets hold.
+/// Removes the content of Secrets from the manifest of a dry run.
 pub fn hide_secrets(record: &mut Record) {
     const SOURCE: &str = "---\n# Source: ";
     let mut shown = String::new();

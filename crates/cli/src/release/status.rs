@@ -1,4 +1,4 @@
-//! `longshore status`: how a release stands, with its objects.
+//! `longshore status`: status of a release with its objects.
 
 use clap::Args;
 use helm_release::queries::get;
@@ -37,7 +37,7 @@ pub async fn run(args: &StatusArgs, at: &At) -> Outcome {
     let revision = (args.revision != 0).then_some(args.revision);
     let stored = get(&reached.storage(), &args.name, revision).await.map_err(|error| error.to_string())?;
     let mut record = stored.record;
-    // What the chart consists of is asked for with `get`.
+    // The chart's content is available from `get`.
     record.chart = helm_release::record::ChartRecord::default();
     let helm = reached.helm().await?;
     let format = args.output.output;

@@ -1,4 +1,4 @@
-//! `longshore test`: a release's own tests.
+//! `longshore test`: runs the test hooks of a release.
 
 use clap::{ArgAction, Args};
 use helm_engine::Event;
@@ -36,7 +36,7 @@ pub struct TestArgs {
 }
 
 impl TestArgs {
-    /// The tests that are to run, all where there are none, and those that are not.
+    /// Names of tests to run (all if empty) and to skip.
     pub fn names(&self) -> (Vec<String>, Vec<String>) {
         let (mut only, mut except) = (Vec::new(), Vec::new());
         for filter in &self.filter {
@@ -44,7 +44,7 @@ impl TestArgs {
                 Some(rest) => (true, rest.trim_start()),
                 None => (false, filter.as_str()),
             };
-            // Other attributes mean nothing, to Helm neither.
+            // Helm ignores other attributes too.
             let Some(name) = rest.strip_prefix("name=") else { continue };
             match name.strip_prefix('!') {
                 Some(name) => except.push(name.to_owned()),
@@ -73,7 +73,7 @@ pub async fn run(args: &TestArgs, at: &At) -> Outcome {
         Err(error @ (Error::Name(_) | Error::NotFound | Error::Pending | Error::Hold(_))) => {
             return Err(error.to_string().into());
         }
-        // How the tests went is shown all the same.
+        // The results are shown although a test failed.
         Err(error) => {
             let stored =
                 get(&reached.storage(), &args.name, None).await.map_err(|other| other.to_string())?;

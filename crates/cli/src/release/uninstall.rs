@@ -1,4 +1,4 @@
-//! `longshore uninstall`: releases leave the cluster.
+//! `longshore uninstall`: uninstalls releases.
 
 use std::fmt::Write as _;
 
@@ -89,7 +89,7 @@ pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
                 ..Run::new(&progress)
             },
         };
-        // What was done before the one that failed was done.
+        // Releases before the failed one were uninstalled, so their output is kept.
         let gone = match Box::pin(helm.uninstall(&ask)).await {
             Ok(gone) => gone,
             Err(error) => return Err(Refusal::after(said, error.to_string())),

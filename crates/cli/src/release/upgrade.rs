@@ -1,4 +1,4 @@
-//! `longshore upgrade`: a release becomes another chart, version or values.
+//! `longshore upgrade`: changes the chart, version or values of a release.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct UpgradeArgs {
     pub place: PlaceArgs,
 }
 
-/// What becomes of the values of the release as it stands.
+/// Policy for the previous values of the release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OldValuesArgs {
     /// Forget the values of the release
@@ -55,7 +55,7 @@ pub struct OldValuesArgs {
 }
 
 impl OldValuesArgs {
-    /// The first of Helm's that is said.
+    /// The policy of the flags, in Helm's precedence.
     pub fn choice(&self) -> Values {
         match self {
             Self { reset_values: Switch(true), .. } => Values::Reset,
@@ -78,7 +78,7 @@ pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
     };
     let is_new =
         args.install.0 && entries.last().is_none_or(|entry| entry.head.status == Status::Uninstalled);
-    // Helm says so only of upgrades.
+    // Helm adds this prefix to failed upgrades only.
     let failed = |why: String| if is_new { why } else { format!("UPGRADE FAILED: {why}") };
     let mut said = String::new();
     let is_table = deploy.output.output == Format::Table;

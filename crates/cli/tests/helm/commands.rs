@@ -1,4 +1,4 @@
-//! A little of everything, with charts made here.
+//! Various commands on generated charts.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn dependencies_are_built_from_folders_and_locked() {
     let row = "lib \t^1     \tfile://../lib\tok    \n";
     assert_eq!(of("list"), said(&format!("NAME\tVERSION\tREPOSITORY   \tSTATUS\n{row}\n")));
     let lock = fs::read_to_string(chart.join("Chart.lock")).expect("a lock");
-    // From the lock of Helm 4.3.1 for the same charts.
+    // Copied from the lock file that Helm 4.3.1 writes for the same charts.
     assert!(
         lock.starts_with("dependencies:\n- name: lib\n  repository: file://../lib\n  version: 1.2.0\n"),
         "{lock}"
@@ -72,7 +72,7 @@ fn dependencies_are_built_from_folders_and_locked() {
         lock.contains("digest: sha256:d26e11a940be0a470ce9ebc5613e45a20ff00f1f69c76fda48214623d3c28b4c"),
         "{lock}"
     );
-    // From the lock, now. What the lock does not know of goes.
+    // Now from the lock file. Archives that it does not name are deleted.
     fs::rename(chart.join("charts/lib-1.2.0.tgz"), chart.join("charts/old-0.0.1.tgz"))
         .expect("a chart to rename");
     assert_eq!(of("build"), said("Saving 1 charts\nDeleting outdated charts\n"));
@@ -177,7 +177,7 @@ replicas: 2                               # prod.yaml
     assert!(json.contains("\"layer\": \"global\""), "{json}");
 }
 
-/// What is printed with comments is still YAML, and the same values.
+/// Output with comments parses as YAML with the same values.
 #[test]
 fn explained_values_can_be_read_again() {
     let home = app();

@@ -1,4 +1,4 @@
-//! Real charts, with us and with the real Helms.
+//! Compares commands on real charts with the real Helm.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use helm_template::profile::Profile;
 
 use crate::program::{HELMS, Printed, corpus, ours_as, real, said, text, theirs};
 
-/// One chart of so many is looked at: 32 of them by `lint` and `package`, 12 by the rest.
+/// Sampling intervals of charts: 32 charts for `lint` and `package`, 12 for the others.
 const MANY: usize = 10;
 const FEW: usize = 27;
 
-/// How often Helm is asked where its answer is partly chance.
+/// Maximum number of Helm runs where its output depends on random order.
 const TRIES: usize = 12;
 
-/// Unpacks every so-and-so-manieth chart into a folder of its own.
+/// Unpacks every `step`-th chart into a folder of its own.
 fn unpacked(home: &Path, step: usize, from: usize) -> Option<Vec<PathBuf>> {
     let charts = corpus()?;
     let unpack = |archive: &PathBuf| {
@@ -32,14 +32,14 @@ fn unpacked(home: &Path, step: usize, from: usize) -> Option<Vec<PathBuf>> {
     Some(charts.iter().skip(from).step_by(step).map(unpack).collect())
 }
 
-/// Helm takes subcharts in any order: their custom resources, too.
+/// Helm lists subcharts, and therefore their CRDs, in random order.
 fn sorted(printed: Printed) -> Printed {
     let mut lines: Vec<_> = printed.output.lines().collect();
     lines.sort_unstable();
     Printed { output: lines.join("\n"), ..printed }
 }
 
-/// Compares what both say about each chart.
+/// Compares the output of both for each chart.
 fn compare(what: &str, step: usize, arguments: impl Fn(&Path) -> Vec<String>) {
     for (from, helm) in HELMS.into_iter().enumerate() {
         let home = tempfile::tempdir().expect("a folder");
@@ -50,8 +50,8 @@ fn compare(what: &str, step: usize, arguments: impl Fn(&Path) -> Vec<String>) {
             let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
             let ours = sorted(ours_as(helm, &arguments));
             let ask = || sorted(theirs(&program, home.path(), &arguments));
-            // A file that ends without a line break runs into the next, whichever that is: Helm is asked until it
-            // has taken them in our order.
+            // Without a trailing newline a file is joined with the next one, whichever it is. Helm is therefore run
+            // until it happens to use the same order.
             let expected = (1..TRIES).map(|_| ask()).find(|theirs| *theirs == ours).unwrap_or_else(ask);
             assert_eq!(ours, expected, "{what} {} as Helm {helm}", folder.display());
         }
@@ -96,7 +96,7 @@ fn packed_charts_hold_what_helm_packs() {
     }
 }
 
-/// Takes the archive out of a folder: its name, and the names and hashes of its files.
+/// Removes the archive from a folder and returns its name, and the names and hashes of its files.
 fn packed(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
@@ -107,7 +107,7 @@ fn packed(folder: &Path) -> Vec<(String, String)> {
         found.push((text(&path).rsplit('/').next().unwrap_or_default().to_owned(), String::new()));
         found.extend(inner.iter().map(|file| (file.name.to_string(), helm_host::sha256(&file.data))));
     }
-    // Helm takes subcharts in any order.
+    // Helm lists subcharts in random order.
     let (mut subcharts, mut packed): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|(name, _)| name.starts_with("charts/"));
     subcharts.sort();

@@ -1,4 +1,4 @@
-//! What `lint` says of small charts. `lint.txt` is what the real Helms said; `LONGSHORE_RECORD=1` writes it anew.
+//! `lint` on generated charts. `lint.txt` has the real Helm's output; `LONGSHORE_RECORD=1` records it again.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::program::{HELMS, Printed, ours_as, real, text, theirs, write};
 
 const RECORDED: &str = include_str!("lint.txt");
 
-/// The chart of a case, and the arguments that lint it.
+/// Writes the chart of a case and returns the arguments of `lint`.
 fn lay_out<'c>(case: &Case, folder: &'c Path) -> Vec<&'c str>
 where
     'static: 'c,
@@ -23,7 +23,7 @@ where
     [&["lint", text(folder)], *arguments].concat()
 }
 
-/// As it is recorded: with the folder, which differs from run to run, as `@`.
+/// Recorded form: the folder, which differs between runs, is replaced by `@`.
 fn spell(name: &str, helm: &str, printed: &Printed, folder: &Path) -> String {
     let mut spelt = format!("## {name} {helm}\n{}", printed.output);
     if let Some(error) = &printed.error {

@@ -1,9 +1,9 @@
-//! Charts with something wrong, or with something that looks so.
+//! Charts with errors, and charts that only look as if they had some.
 
-/// A name, the files that differ from those of [`GOOD`] (nothing: there is no such file), and arguments of `lint`.
+/// Name, files that differ from [`GOOD`] (`None` removes the file), and arguments of `lint`.
 pub type Case = (&'static str, &'static [(&'static str, Option<&'static str>)], &'static [&'static str]);
 
-/// A chart that nothing is wrong with.
+/// A valid chart.
 pub const GOOD: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.2.3\nicon: https://x.y/z.png\n"),
     ("values.yaml", "a: 1\n"),

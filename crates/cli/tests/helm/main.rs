@@ -1,8 +1,13 @@
-//! Helm's commands, run in this process.
+//! Tests of Helm's commands, in process.
 //!
-//! [`lint`] holds small charts of our own against Helm's recorded words, [`commands`] does a little of everything with
-//! charts that it makes, [`remote`] fetches some from a server that it makes, [`template`] types what Helm was asked, too, and [`corpus`] compares with the real Helms on the charts of `LONGSHORE_CORPUS`. The real
-//! Helms are named by `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3`.
+//! Modules:
+//! - [`lint`]: generated charts against Helm's recorded output
+//! - [`commands`]: various commands on generated charts
+//! - [`remote`]: charts from a local server
+//! - [`template`]: command lines with Helm's recorded output
+//! - [`corpus`]: comparison with the real Helm on the charts of `LONGSHORE_CORPUS`
+//!
+//! `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3` name the real Helm programs.
 
 mod commands;
 mod corpus;

@@ -1,4 +1,4 @@
-//! Running commands: ours in this process, Helm's as a program.
+//! Running commands: Longshore's in process, Helm's as a program.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use cli::helm::{Refusal, refused};
 
 pub const HELMS: [&str; 2] = ["3", "4"];
 
-/// What a command printed, and why it failed.
+/// Output and error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
     pub output: String,
@@ -23,7 +23,7 @@ struct Program {
     command: cli::helm::Command,
 }
 
-/// Our own command. Words for people who watch go to standard error, and are not looked at.
+/// Runs a Longshore command. Standard error is ignored.
 pub fn ours(arguments: &[&str]) -> Printed {
     let done = match Program::try_parse_from(["helm"].iter().chain(arguments)) {
         Ok(Program { command }) => cli::helm::run(&command),
@@ -36,12 +36,12 @@ pub fn ours(arguments: &[&str]) -> Printed {
     }
 }
 
-/// The same for one Helm.
+/// As [`ours`], following the given Helm version.
 pub fn ours_as(helm: &str, arguments: &[&str]) -> Printed {
     ours(&[arguments, &["--helm", helm]].concat())
 }
 
-/// The real program, if it is named.
+/// The real program, if its variable is set.
 pub fn real(helm: &str) -> Option<PathBuf> {
     let variable = if helm == "3" { "LONGSHORE_HELM_3_17" } else { "LONGSHORE_HELM_4_3" };
     let program = std::env::var_os(variable).map(PathBuf::from).filter(|program| program.exists());
@@ -51,7 +51,7 @@ pub fn real(helm: &str) -> Option<PathBuf> {
     program
 }
 
-/// Runs the real program, with no settings of the machine's user.
+/// Runs the real program without the user's settings.
 pub fn theirs(program: &Path, home: &Path, arguments: &[&str]) -> Printed {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("HOME", home).env("TZ", "UTC");
@@ -64,7 +64,7 @@ pub fn theirs(program: &Path, home: &Path, arguments: &[&str]) -> Printed {
     Printed { output: String::from_utf8_lossy(&done.stdout).into_owned(), error }
 }
 
-/// The charts of the corpus, if they are here; on a build machine they have to be.
+/// Charts of the corpus, if available. In CI they are required.
 pub fn corpus() -> Option<Vec<PathBuf>> {
     let folder = std::env::var_os("LONGSHORE_CORPUS").map(|corpus| PathBuf::from(corpus).join("charts/dev"));
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
@@ -79,9 +79,9 @@ pub fn corpus() -> Option<Vec<PathBuf>> {
     Some(charts)
 }
 
-/// Past the test's captured output, which nobody sees of a test that passes.
+/// Prints past libtest's capture, which hides the output of passing tests.
 pub fn said(line: &str) {
-    // Nobody may be listening.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

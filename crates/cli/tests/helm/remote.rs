@@ -1,4 +1,4 @@
-//! Charts that are elsewhere: a repository and a registry on loopback, and the real Helms over the same files.
+//! Remote charts: a repository and a registry on loopback, also used by the real Helm.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use crate::program::{HELMS, Printed, ours, real, theirs};
 
-/// A server of files, which one gets only with a login, if one is asked for.
+/// File server, optionally with basic authentication.
 struct Served {
     _runtime: Runtime,
     address: String,
@@ -64,7 +64,7 @@ impl Served {
     }
 }
 
-/// Somebody's folders, with two versions and a prerelease of a chart packed.
+/// A user's folders, with two versions and a prerelease of a packed chart.
 struct Desk {
     folder: TempDir,
 }
@@ -211,14 +211,14 @@ fn a_chart_is_unpacked_whole_and_never_over_another() {
     assert!(desk.path("out/web/templates/map.yaml").exists());
     let again = desk.refused(&["pull", "web", "--repo", &url, "--untar", "-d", &here]);
     assert!(again.contains("a file or directory with the name"), "{again}");
-    // A link in its place leads nowhere.
+    // A symbolic link in the target's place is not followed.
     std::os::unix::fs::symlink(desk.path("elsewhere"), desk.path("out/nginx")).unwrap();
     desk.refused(&["pull", "nginx", "--repo", &url, "--untar", "-d", &here]);
     assert!(!desk.path("elsewhere").exists());
     let left: Vec<_> =
         fs::read_dir(desk.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
-    // What an archive's chart is called is not where it goes.
+    // The chart's name must not be used as a path.
     let evil = desk.path("evil");
     fs::create_dir_all(evil.join("c")).unwrap();
     fs::write(evil.join("c/Chart.yaml"), "apiVersion: v2\nname: ..\nversion: 1.0.0\n").unwrap();
@@ -317,7 +317,7 @@ fn a_chart_is_pulled_from_a_registry() {
     assert!(rendered.contains("name: 1.0.0"), "{rendered}");
 }
 
-/// Over one file of repositories and one cache, ours and theirs say the same.
+/// Longshore and Helm print the same for the same repositories file and cache.
 #[test]
 fn the_real_helms_read_what_we_wrote_and_we_what_they_wrote() {
     for helm in HELMS {

@@ -1,4 +1,4 @@
-//! `longshore template` against what Helm 3.17.3 and 4.3.1 answered to the same command lines.
+//! `longshore template` against the recorded output of Helm 3.17.3 and 4.3.1 for the same command lines.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot make its folder has failed")]
 
@@ -45,7 +45,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// What is printed, and why it failed if it did; the folder is `DIR`.
+/// Output and error of a command; `DIR` stands for the folder.
 fn run(folder: &Path, line: &str, helm: &str) -> (String, Option<String>) {
     let dir = folder.to_str().unwrap();
     let line = line.replace("DIR", dir);
@@ -85,7 +85,7 @@ fn flags_reach_the_templates() {
         let line = format!("{line} {ONLY_A}");
         let want = format!("---\n# Source: c/templates/a.yaml\na: {want}\n");
         assert_eq!(run(folder.path(), &line, "3"), (want.clone(), None), "{line}");
-        // Helm 4 keeps the white space at the end of each document.
+        // Helm 4 keeps trailing white space of each document.
         assert_eq!(run(folder.path(), &line, "4"), (want + "\n\n", None), "{line}");
     }
 }
@@ -136,7 +136,7 @@ fn what_of_a_release_is_printed() {
     }
 }
 
-/// Command lines that both refuse, and in which words.
+/// Command lines that both versions refuse, with the message.
 const REFUSED: &[(&str, &str)] = &[
     ("", "\"helm template\" requires at least 1 argument\n\nUsage:  helm template [NAME] [CHART] [flags]"),
     ("a b c", "expected at most two arguments, unexpected arguments: c"),

@@ -1,4 +1,4 @@
-//! Where somebody sits and types commands: a home of their own, a clock, no terminal.
+//! A user's environment: home folder, clock, no terminal.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use tempfile::{TempDir, tempdir};
 pub struct Desk {
     home: TempDir,
     pub environment: BTreeMap<String, String>,
-    /// The server that runs on this machine.
+    /// Address of a server on this machine.
     pub runs_here: Option<String>,
     clock: Arc<dyn Clock>,
-    /// Everything that was ever printed here.
+    /// All output of this environment.
     screen: RefCell<String>,
 }
 
-/// Nobody sits at it.
+/// A terminal without a user: every prompt fails.
 struct Deserted;
 
 impl Terminal for Deserted {
@@ -62,7 +62,7 @@ impl Desk {
         }
     }
 
-    /// Types a command, and these lines after it: what standard output says, or why not.
+    /// Runs a command with standard input. Returns its standard output or its error.
     pub async fn type_with(&self, line: &str, input: &str) -> Result<String, String> {
         let words = std::iter::once("longshore").chain(line.split_whitespace());
         let command = Cli::try_parse_from(words).map_err(|error| error.to_string())?.command;
@@ -103,7 +103,7 @@ impl Desk {
         self.home.path().to_owned()
     }
 
-    /// The tokens that are kept here, whole.
+    /// Complete tokens stored in the contexts file.
     pub fn tokens(&self) -> Vec<String> {
         let text = fs::read_to_string(self.contexts_file()).unwrap_or_default();
         let tokens = text.lines().filter_map(|line| line.trim().strip_prefix("token: "));

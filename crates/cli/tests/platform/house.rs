@@ -1,4 +1,4 @@
-//! A whole platform: an embedded cluster, tenancy, and the real doors on a loopback port.
+//! A complete platform: embedded cluster, tenancy, and the real API on a loopback port.
 
 use std::fmt::Write;
 use std::io;
@@ -21,7 +21,7 @@ use testkit::World;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The audit trail as text.
+/// Audit log as text.
 #[derive(Default)]
 struct Trail(Mutex<String>);
 
@@ -34,7 +34,7 @@ impl Sink for Trail {
 
 pub struct House {
     pub url: String,
-    /// Of `admin`.
+    /// Password of `admin`.
     pub password: String,
     tenancy: Tenancy,
     trail: Arc<Trail>,
@@ -45,7 +45,7 @@ pub struct House {
 impl House {
     pub async fn new() -> Self {
         let world = World::new().await;
-        // What people may do in Kubernetes is written there.
+        // Grants the platform's permissions in Kubernetes.
         world.apply(tenancy::manifests::manifests()).await;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = tenancy::Settings {
@@ -100,7 +100,7 @@ impl House {
         Self { url: format!("http://{address}"), password, tenancy, trail, world, tasks }
     }
 
-    /// Returns when all of the workspace is there.
+    /// Waits until the workspace is ready.
     pub async fn until_ready(&self, workspace: &str) {
         let name: WorkspaceName = workspace.parse().unwrap();
         let is_ready =

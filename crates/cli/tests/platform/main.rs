@@ -1,8 +1,11 @@
-//! The commands that ask a running platform, run in this process.
+//! Tests of commands against a running platform, in process.
 //!
-//! [`desk`] is where somebody types them, and [`house`] a whole platform on a loopback port: [`story`] is what people do there, and [`releases`]
-//! what they do with releases.
-//! [`strange`] has servers that are not ours or say odd things.
+//! Modules:
+//! - [`desk`]: a user's environment
+//! - [`house`]: a platform on a loopback port
+//! - [`story`]: accounts, workspaces, tokens
+//! - [`releases`]: releases
+//! - [`strange`]: unreachable and misbehaving servers
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod desk;

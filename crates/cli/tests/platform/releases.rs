@@ -1,4 +1,4 @@
-//! Releases on a platform, command by command, with everything that whoever types them reads.
+//! Release commands on a platform, with their complete output.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::house::House;
 
 const SECRET: &str = "canary-in-the-mine";
 
-/// A chart without workloads, which this platform has nobody to run: what is in it is ready at once.
+/// A chart without workloads, because this platform runs none. Its objects are ready at once.
 const CHART: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: notes\nversion: 1.2.3\nappVersion: '4.5'\n"),
     ("values.yaml", "greeting: hello\npassword: change-me-soon\n"),
@@ -26,7 +26,7 @@ const CHART: &[(&str, &str)] = &[
     ("templates/NOTES.txt", "Say {{ .Values.greeting }} to {{ .Release.Name }}.\n"),
 ];
 
-/// A screen without what differs from run to run.
+/// Output with values that differ between runs replaced.
 fn steady(screen: &str, url: &str) -> String {
     let mut text = screen.replace(url, "URL").replace(url.trim_start_matches("http://"), "HOST");
     for (pattern, with) in [
@@ -44,7 +44,7 @@ fn steady(screen: &str, url: &str) -> String {
     text
 }
 
-/// Ana, who is signed in, and the folder of a chart.
+/// A signed-in user and the folder of a chart.
 async fn ana(house: &House) -> (Desk, PathBuf) {
     let ana = Desk::new();
     let url = &house.url;
@@ -76,7 +76,7 @@ async fn a_release_from_its_first_day_to_its_last() {
     ana.type_in("status board").await.unwrap();
     ana.type_in(&format!("diff board --with {chart} --reuse-values --set greeting=bye")).await.unwrap();
     ana.type_in(&format!("upgrade board {chart} --reuse-values --set greeting=bye --wait")).await.unwrap();
-    // What was said before holds beside what was said now.
+    // Previous values are kept together with new ones.
     let values = ana.type_in("get values board").await.unwrap();
     assert!(values.contains("greeting: bye") && values.contains("password: "), "{values}");
     for line in [
@@ -156,7 +156,8 @@ async fn what_cannot_be_meant_is_said_and_changes_nothing() {
     }
     assert_eq!(ana.type_in("list -q").await.unwrap(), "");
     assert_eq!(ana.type_in("uninstall board --ignore-not-found").await.unwrap(), "");
-    // What only the cluster's side can know comes after it was asked for: it fails, says why, and can be removed.
+    // An error that only the controller can detect: the request is accepted, then fails with a reason, and can be
+    // removed.
     let why = ana.type_in(&format!("install board {chart} --set greeting=1")).await.unwrap_err();
     writeln!(picture, "install board CHART --set greeting=1\n  {why}").unwrap();
     picture.push_str(&ana.type_in("status board").await.unwrap());

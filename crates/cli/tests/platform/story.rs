@@ -1,4 +1,4 @@
-//! What people do on a platform, command by command, with everything they read.
+//! Scenarios with accounts, workspaces and tokens, with the complete output of every command.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use crate::house::House;
 
 const PASSWORD: &str = "canary password";
 
-/// A screen without what differs from run to run: addresses, ids, times, and the width of columns that hold them.
+/// Output with values that differ between runs replaced: addresses, ids, times, and column widths that depend on them.
 fn steady(screen: &str, url: &str) -> String {
     let mut text = screen.replace(url, "URL").replace(url.trim_start_matches("http://"), "HOST");
     for (pattern, with) in [
@@ -32,13 +32,13 @@ fn steady(screen: &str, url: &str) -> String {
     text
 }
 
-/// The desks of an administrator, and of Ana and Bob who registered and signed in.
+/// Environments of an administrator and of two registered users.
 struct People {
     house: House,
     admin: Desk,
     ana: Desk,
     bob: Desk,
-    /// Told once, to Ana and Bob.
+    /// One-time secrets printed to the two users.
     told: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl People {
     }
 }
 
-/// The id of whoever sits there.
+/// User id of this environment's user.
 async fn id_of(desk: &Desk) -> String {
     desk.type_in("whoami -o name").await.unwrap().trim().strip_prefix("user/").unwrap().to_owned()
 }
@@ -158,7 +158,7 @@ async fn tokens_contexts_and_a_kubeconfig() {
     assert!(made.starts_with("lsh_") && made.lines().count() == 1, "a token and nothing else");
     ana.type_in("token list").await.unwrap();
 
-    // A token that is good for reading is good for signing in, and for no more than reading.
+    // A read-only token can be used to sign in, but grants only read access.
     let reader = Desk::new();
     let login = format!("login {} --context reader --token-stdin", house.url);
     reader.type_with(&login, &made).await.unwrap();
@@ -177,7 +177,7 @@ async fn tokens_contexts_and_a_kubeconfig() {
     assert!(kubeconfig.contains("https://kube.example.com"));
     assert!(!ana.screen().contains(kubeconfig.lines().find(|line| line.contains("token: ")).unwrap().trim()));
 
-    // Signing in anew leaves no token behind that nobody keeps.
+    // Signing in again revokes the previous token.
     let before = ana.tokens();
     let login = "login --account ana@example.com --password-stdin";
     ana.type_with(login, PASSWORD).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_secret_is_in_its_file_and_nowhere_else() {
     }
     assert_eq!(kept.len(), 3);
     let (screens, trail) = (people.screens(), house.trail());
-    // The sessions by which they signed in are over too.
+    // The sessions used for signing in have ended too.
     assert_eq!(trail.matches("session.delete").count(), 3, "{trail}");
     for token in &kept {
         assert!(token.starts_with("lsh_"));
@@ -243,12 +243,12 @@ async fn a_login_that_cannot_be_kept_leaves_no_token() {
     admin.type_with(&login, &house.password).await.unwrap();
     let count = async || admin.type_in("token list -o name").await.unwrap().lines().count();
     let before = count().await;
-    // A folder where the file should be put.
+    // A folder in place of the lock file.
     fs::create_dir_all(desk.contexts_file().with_extension("lock")).unwrap();
     let said = desk.type_with(&login, &house.password).await.unwrap_err();
     assert!(said.contains("cannot write the contexts"), "{said}");
     assert_eq!(count().await, before);
-    // The server that runs here needs no name.
+    // A server on this machine needs no address.
     let mut local = Desk::new();
     local.runs_here = Some(house.url.clone());
     local.type_with("login --account admin --password-stdin", &house.password).await.unwrap();

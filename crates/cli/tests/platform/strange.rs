@@ -1,4 +1,4 @@
-//! Servers that are not ours, are not there, or say odd things.
+//! Unreachable, foreign and misbehaving servers.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::desk::Desk;
 
-/// A server that answers every request with the same, and remembers what it was sent.
+/// Server that sends the same response to every request and records the requests.
 struct Parrot {
     url: String,
     heard: Arc<Mutex<Vec<String>>>,

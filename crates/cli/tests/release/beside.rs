@@ -1,12 +1,12 @@
-//! The same lines for us and for the real Helm, each in a namespace of its own: the same is printed.
+//! Runs the same command lines with Longshore and the real Helm, each in its own namespace, and compares the output.
 
 use regex::Regex;
 use serde_json::Value;
 
 use crate::desk::{Desk, Printed};
 
-/// What is typed, one after the other. `NS` is the namespace. Not here: `get metadata` without a revision, where Helm
-/// shows the labels by which it finds its records, too.
+/// Command lines in order; `NS` is the namespace. `get metadata` without a revision is missing, because Helm also
+/// prints the labels by which it finds its records.
 const LINES: &[&str] = &[
     "list -n NS",
     "list -n NS -o json",
@@ -87,7 +87,7 @@ async fn what_helm_prints() {
     assert!(unlike.is_empty(), "{} of {}:\n{}", unlike.len(), LINES.len(), unlike.join("\n"));
 }
 
-/// Without what differs between any two runs, and with the members of JSON in order.
+/// Output with values that differ between runs replaced, and with sorted JSON members.
 fn alike(printed: Printed, namespace: &str) -> Printed {
     let times = [
         r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}",
@@ -105,9 +105,9 @@ fn alike(printed: Printed, namespace: &str) -> Printed {
     for pattern in times {
         output = Regex::new(pattern).unwrap().replace_all(&output, "TIME").into_owned();
     }
-    // The column is as wide as the time below it, whose last digits are not printed where they are zeros.
+    // The column is as wide as the time below it, whose trailing zeros are not printed.
     output = Regex::new(r"UPDATED +").unwrap().replace_all(&output, "UPDATED ").into_owned();
-    // Which kinds come first is chance in Helm, and so is what the simulated cluster has done by then.
+    // Helm prints kinds in random order, and the simulated cluster's progress varies.
     output = Regex::new(r"(?s)RESOURCES:\n.*?\n\n(TEST|NOTES)")
         .unwrap()
         .replace(&output, "RESOURCES\n$1")
@@ -120,7 +120,7 @@ fn alike(printed: Printed, namespace: &str) -> Printed {
     Printed { output: own(output), error: printed.error.map(own) }
 }
 
-/// Helm says when the files of a chart were written, which nobody else needs to know.
+/// Helm prints modification times of the chart's files, which Longshore does not store.
 fn forget_files(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(forget_files),

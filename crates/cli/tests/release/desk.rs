@@ -1,4 +1,4 @@
-//! Somebody at a terminal: a cluster, a chart, our commands in this process and Helm's as a program.
+//! A user's environment: a cluster, a chart, Longshore's commands in process and the real Helm.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-/// What a command printed, and why it failed.
+/// Output and error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
     pub output: String,
@@ -23,7 +23,7 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// What it printed; a failure is a failed test.
+    /// The output. Panics if the command failed.
     pub fn ok(self) -> String {
         assert_eq!(self.error, None, "{}", self.output);
         self.output
@@ -71,7 +71,7 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    /// The words of a line; `CHART` is our chart.
+    /// Words of a command line; `CHART` is replaced by the test chart.
     fn words(&self, line: &str) -> Vec<String> {
         let word = |word: &str| match word {
             "CHART" => self.path("shop").to_string_lossy().into_owned(),
@@ -80,7 +80,7 @@ impl Desk {
         line.split_whitespace().map(word).collect()
     }
 
-    /// Our own command.
+    /// Runs a Longshore command.
     pub async fn ours(&self, line: &str) -> Printed {
         let mut words = vec!["longshore".to_owned()];
         words.extend(self.words(line));
@@ -96,7 +96,7 @@ impl Desk {
         }
     }
 
-    /// The real Helm; nothing, with a line that says so, where there is none.
+    /// The real Helm. Without it, reports the test as skipped.
     pub fn helm(&self) -> Option<Helm<'_>> {
         const VARIABLE: &str = "LONGSHORE_HELM_4_3";
         let program = std::env::var_os(VARIABLE).map(PathBuf::from).filter(|program| program.exists());
@@ -138,7 +138,7 @@ impl Helm<'_> {
     }
 }
 
-/// A chart with a bit of everything.
+/// A chart with various kinds of objects.
 const CHART: &[(&str, &str)] = &[
     (
         "Chart.yaml",

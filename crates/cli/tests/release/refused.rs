@@ -1,4 +1,4 @@
-//! Lines that cannot be meant, and clusters that cannot be reached.
+//! Invalid arguments and unreachable clusters.
 
 use clap::Parser;
 use cli::platform::World;

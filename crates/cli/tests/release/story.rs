@@ -1,4 +1,4 @@
-//! A release from its first day to its last, as whoever types it reads it.
+//! Life of a release, with the complete output of every command.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;

@@ -1,27 +1,27 @@
-//! What is to be done for a release, in which situation. Pure: what was seen goes in, one step comes out.
+//! Decides the next action for a release. Pure: no I/O, no clock.
 //!
-//! Two tables: [`next`] chooses by what the release asks for and what became of it so far, [`BY_RECORD`] by what Helm's record says
-//! when something must be done.
+//! Two tables: [`next`] decides by the desired state and the outcome of earlier attempts; [`BY_RECORD`] maps the state
+//! of the Helm history to the operation, when one is needed.
 
 use Record::*;
 use Step::*;
 
-/// What Helm's records say of a release, taken together.
+/// State of a release's Helm history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
-    /// There is none, or what there was is uninstalled.
+    /// No record, or the release was uninstalled.
     None,
     Deployed,
-    /// The newest failed, and none before it was ever deployed.
+    /// The latest revision failed, and none before it was deployed.
     FailedFirst,
-    /// The newest failed, and one before it was deployed.
+    /// The latest revision failed, and an earlier one was deployed.
     FailedLater,
-    /// An operation was begun by us and has not ended: whoever ran it died.
+    /// The platform started an operation that has not finished: the process that ran it died.
     Pending,
-    /// An operation was begun by somebody else, such as the helm command line, and may still run.
+    /// Another client, such as the helm command, started an operation that may still run.
     PendingElsewhere,
     Uninstalling,
-    /// Neither: superseded without a successor, or a word that we do not know.
+    /// Any other state: superseded without a successor, or an unknown status.
     Unclear,
 }
 
@@ -29,15 +29,15 @@ pub enum Record {
 pub enum Step {
     Install,
     Upgrade,
-    /// Take off what the failed first installation left, and install.
+    /// Removes what the failed first installation left, then installs.
     Reinstall,
-    /// End what somebody else left unended, then look again.
+    /// Finishes an interrupted operation, then observes again.
     Recover,
-    /// End the uninstallation, then look again.
+    /// Finishes the uninstallation, then observes again.
     FinishUninstall,
 }
 
-/// What is done when nothing keeps us and a release is not as it is wanted, by what its records say.
+/// The operation for a release that is out of date, by its Helm history.
 #[rustfmt::skip]
 pub const BY_RECORD: &[(Record, Step)] = &[
     (Record::None,  Install),
@@ -56,62 +56,62 @@ impl Record {
     }
 }
 
-/// What a pass over a release saw that is neither deleted nor suspended.
+/// Observed state of a release that is neither deleted nor suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that was seen")]
 pub struct Seen {
-    /// A release that it depends on is not ready.
+    /// A release that this one depends on is not ready.
     pub blocked: bool,
     pub record: Record,
-    /// The hash of what is wanted is that of what was deployed last.
+    /// The hash of the desired state equals that of the last deployment.
     pub same_hash: bool,
-    /// The newest record was made of just what is wanted.
+    /// The latest record was made from exactly the desired state.
     pub record_is_wanted: bool,
-    /// `spec.version` is that of what was deployed last, or lower.
+    /// `spec.version` is at most the version of the last deployment.
     pub same_version: bool,
-    /// Helm's newest revision is the one that we made.
+    /// The latest Helm revision was made by the platform.
     pub own_revision: bool,
-    /// What others did is to be undone.
+    /// Changes made by other clients are to be reverted.
     pub enforce: bool,
     pub attempt: Attempt,
 }
 
-/// What became of the attempts at what is wanted now.
+/// Retry state of the current desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// None, or all succeeded.
+    /// No attempt failed.
     Free,
-    /// One failed, and the next is due later.
+    /// An attempt failed, and the backoff has not elapsed.
     Later,
-    /// No more will be made.
+    /// Retries are exhausted.
     GivenUp,
 }
 
-/// What a pass does.
+/// The decision of one reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Until what it depends on is ready.
+    /// Wait until its dependencies are ready.
     WaitForOthers,
     Do(Step),
-    /// The same was asked for once more: the version is entered, and nothing is done.
+    /// Record the new version in status: the same state was requested again.
     EnterVersion,
-    /// It was done, and nobody came to enter it.
+    /// Record a deployment that finished but was not written to status.
     EnterDeployed,
     WaitToRetry,
-    /// Until somebody else has ended what they do with it.
+    /// Wait until another client has finished its operation.
     WaitForEnd,
-    /// It stays as it is until the spec changes.
+    /// Stay failed until the spec changes.
     StayFailed,
-    /// See how its objects stand.
+    /// Observe the readiness of its objects.
     Watch,
 }
 
-/// Chooses what is to be done.
+/// Decides what to do.
 pub fn next(seen: &Seen) -> Choice {
     let undone = matches!(seen.record, FailedFirst | FailedLater);
     let changed = !seen.same_hash || undone || (seen.enforce && !seen.own_revision);
     match seen {
-        // What was left unended is ended, whatever is wanted.
+        // An interrupted operation is recovered first, whatever the desired state.
         Seen { record: Pending, .. } => Choice::Do(Recover),
         Seen { record: PendingElsewhere, .. } => Choice::WaitForEnd,
         Seen { record: Deployed, record_is_wanted: true, same_hash: false, .. } => Choice::EnterDeployed,
@@ -119,7 +119,7 @@ pub fn next(seen: &Seen) -> Choice {
         Seen { attempt: Attempt::Later, .. } => Choice::WaitToRetry,
         Seen { blocked: true, .. } if changed => Choice::WaitForOthers,
         Seen { record, .. } if changed => Choice::Do(record.step()),
-        // It was deployed, and somebody took it off.
+        // The release was deployed and then uninstalled by another client.
         Seen { record: record @ (Record::None | Uninstalling), .. } => Choice::Do(record.step()),
         Seen { same_version: false, .. } => Choice::EnterVersion,
         _ => Choice::Watch,

@@ -1,27 +1,27 @@
-//! When an operation that failed is tried again.
+//! Retry policy of failed operations.
 //!
-//! What cannot succeed by itself is not tried again: it waits for the spec to change. Everything else is tried a few times,
-//! each pause twice as long as the last.
+//! Permanent failures are not retried until the spec changes. All others are retried a few times with exponential
+//! backoff.
 
 use std::time::Duration;
 
 use crate::failure::{Kind, Retry};
 
-/// How often one thing is tried.
+/// Maximum number of attempts.
 pub const ATTEMPTS: i64 = 5;
 pub const PAUSE: Duration = Duration::from_secs(10);
 pub const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// What follows a failure.
+/// What to do after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing, until what is wanted changes.
+    /// No retry until the desired state changes.
     GiveUp,
     TryAgain(Duration),
 }
 
-/// What follows the `attempts`-th failure in a row, of that kind. `retries` is how often somebody said that it may be tried
-/// again: a negative number without end, and then also what only a change could help.
+/// Decides after the `attempts`-th consecutive failure of this kind. `retries` is the limit from the spec, which
+/// replaces the default of [`ATTEMPTS`]. A negative limit means unlimited retries, of permanent failures too.
 pub fn then(kind: Kind, attempts: i64, retries: Option<i64>) -> Then {
     let helps = kind.retry() != Retry::Never;
     let left = match retries {
@@ -32,7 +32,7 @@ pub fn then(kind: Kind, attempts: i64, retries: Option<i64>) -> Then {
     if left { Then::TryAgain(pause(attempts)) } else { Then::GiveUp }
 }
 
-/// The pause after that many failures in a row.
+/// Backoff after this many consecutive failures.
 fn pause(attempts: i64) -> Duration {
     let doublings = u32::try_from(attempts.clamp(1, 32) - 1).unwrap_or_default();
     LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(doublings)))

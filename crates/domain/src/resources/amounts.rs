@@ -1,4 +1,4 @@
-//! Lists of amounts (`cpu: 500m, memory: 1Gi`), and what a whole pod asks for.
+//! Resource lists (`cpu: 500m, memory: 1Gi`) and the sum over a pod.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,13 +10,13 @@ use crate::quantity::{Format, Quantity};
 
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// A resource list of an object.
+/// Reads a resource list.
 pub fn read(list: &Value) -> Amounts {
     let entries = list.as_object().into_iter().flatten();
     entries.filter_map(|(name, amount)| Some((name.clone(), Quantity::of(amount)?))).collect()
 }
 
-/// As an object of canonical texts.
+/// Writes a resource list with canonical quantities.
 pub fn write(list: &Amounts) -> Value {
     let entries = list.iter().map(|(name, amount)| (name.clone(), amount.to_string().into()));
     Value::Object(entries.collect::<Map<_, _>>())
@@ -33,7 +33,7 @@ pub fn add(list: &mut Amounts, more: &Amounts) {
     }
 }
 
-/// So many times the list; nothing of it for zero.
+/// Multiplies a list. Zero gives an empty list.
 #[must_use]
 pub fn times(list: &Amounts, count: u64) -> Amounts {
     if count == 0 {
@@ -50,12 +50,12 @@ pub fn raise_to(list: &mut Amounts, least: &Amounts) {
     }
 }
 
-/// So many things.
+/// A count as a quantity.
 pub fn count(number: u64) -> Quantity {
     Quantity::from_units(i64::try_from(number).unwrap_or(i64::MAX), Format::DecimalSi)
 }
 
-/// Which half of a container's `resources`.
+/// Requests or limits of a container's `resources`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Requests,
@@ -71,14 +71,14 @@ impl Side {
     }
 }
 
-/// What a pod asks for by what it says itself: its containers and sidecars together, or the largest init container with
-/// the sidecars started before it, whichever is more; what is set for the whole pod replaces that.
+/// Effective resources of a pod, as in Kubernetes: the larger of the sum of containers and sidecars, and the largest
+/// init container with the sidecars started before it. Pod-level resources replace that.
 pub fn of_pod(pod: &Value, side: Side) -> Amounts {
     of_pod_by(pod, |resources| read(&resources[side.key()]), side)
 }
 
-/// What a pod made from a template asks for: as [`of_pod`], with the overhead of its runtime class. Where a container
-/// says no request the API server takes its limit for it, when the pod is created.
+/// Effective resources of a pod made from a template: [`of_pod`] plus the overhead of its runtime class. A missing
+/// request defaults to the limit, as the API server does at creation of the pod.
 pub fn of_template(template: &Value, side: Side) -> Amounts {
     let of = |resources: &Value| {
         let mut list = read(&resources[side.key()]);
@@ -92,12 +92,13 @@ pub fn of_template(template: &Value, side: Side) -> Amounts {
     with_overhead(of_pod_by(template, of, side), &template["spec"]["overhead"], side)
 }
 
-/// As [`of_pod`], with the overhead of its runtime class, which counts in quota.
+/// [`of_pod`] plus the overhead of its runtime class, which counts in quota.
 pub fn of_pod_with_overhead(pod: &Value, side: Side) -> Amounts {
     with_overhead(of_pod(pod, side), &pod["spec"]["overhead"], side)
 }
 
-/// The same by the `resources` of each container, of each init container and whether it is a sidecar, and of the whole pod.
+/// Effective resources by the `resources` of each container, of each init container with whether it is a sidecar, and
+/// of the pod.
 pub fn of_containers<'a>(
     containers: impl Iterator<Item = &'a Value>,
     init_containers: impl Iterator<Item = (&'a Value, bool)>,
@@ -148,7 +149,7 @@ fn sum<'a>(
     total
 }
 
-/// Overhead adds to what is requested; to a limit only where there is one.
+/// Adds the pod overhead to requests, and to limits that are set.
 fn with_overhead(mut total: Amounts, overhead: &Value, side: Side) -> Amounts {
     let overhead = read(overhead);
     match side {
@@ -211,7 +212,7 @@ mod tests {
         }});
         let requests = json!({"cpu": "110m", "memory": "2049Mi", "ephemeral-storage": "1Gi"});
         assert_eq!(write(&of_template(&template, Side::Requests)), requests);
-        // A limit that nobody set stays unset.
+        // A limit that is not set stays unset.
         assert_eq!(write(&of_template(&template, Side::Limits)), json!({"cpu": "1010m", "memory": "2049Mi"}));
         assert_eq!(write(&of_pod(&template, Side::Requests)), json!({"cpu": "100m"}));
     }

@@ -1,15 +1,20 @@
-//! What objects take of a cluster: the one place where pods, workloads and claims are summed up.
+//! Resource usage of pods, workloads and claims.
 //!
-//! Asked by whoever wants to know before anything is written whether it would fit (quota, nodes), by dry runs, by the
-//! doors that show a release's resources. The words are those of `ResourceQuota` and the sums those of Kubernetes'
-//! scheduler and quota, over objects as they stand in a manifest, where the API server has filled in no defaults.
+//! Used by capacity checks (quota, nodes), dry runs, and the handlers that show a release's resources. Names are those
+//! of `ResourceQuota`, and sums those of Kubernetes' scheduler and quota, over objects as written in a manifest, where
+//! the API server has not set defaults.
 //!
-//! Modules in reading order: lists of amounts and what one pod asks for ([`amounts`]), how many pods an object brings
-//! ([`Workload`]), what an object takes of a quota ([`Usage`]), the same as walm's clients read it ([`walm`]).
+//! Modules:
+//! - [`amounts`]: resource lists, effective resources of a pod
+//! - [`Workload`]: pod counts of workloads
+//! - [`Usage`]: quota usage
+//! - [`walm`]: the same in walm's response format
 //!
-//! Always true: the usage of several objects is the sum of theirs. What cannot be read as an amount counts as absent:
-//! validation speaks about it.
-//! Elsewhere: the defaults of `LimitRanges`, which nodes a pod may run on.
+//! Invariants:
+//! - The usage of several objects is the sum of their usages.
+//! - An invalid quantity counts as absent; validation reports it.
+//!
+//! Not covered: the defaults of `LimitRanges`, and which nodes a pod may run on.
 
 pub mod amounts;
 mod usage;

@@ -1,4 +1,4 @@
-//! What objects take of a namespace's quota, in a `ResourceQuota`'s words.
+//! Quota usage of objects, by `ResourceQuota` resource names.
 
 use serde_json::Value;
 
@@ -8,8 +8,8 @@ use crate::quantity::Quantity;
 
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// Kinds that a quota can count: group, kind, resource. Kinds of the core group have a second name without `count/`
-/// where the last column says so.
+/// Kinds that a quota can count: group, kind, resource. The last column is true for core kinds that also have a name
+/// without `count/`.
 #[rustfmt::skip]
 const COUNTED: &[(&str, &str, &str, bool)] = &[
     ("",                  "ConfigMap",               "configmaps",               true),
@@ -31,17 +31,17 @@ const COUNTED: &[(&str, &str, &str, bool)] = &[
     ("policy",            "PodDisruptionBudget",     "poddisruptionbudgets",     false),
 ];
 
-/// What objects take.
+/// Quota usage of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// When everything is up.
+    /// When all pods are running.
     pub steady: Amounts,
-    /// What comes on top for a while when everything is updated at once.
+    /// Additional usage while everything is updated at once.
     pub surge: Amounts,
 }
 
 impl Usage {
-    /// What one object takes, where a daemon finds so many `nodes`.
+    /// Usage of one object; `nodes` is the number of eligible nodes of a DaemonSet.
     pub fn of(object: &Value, nodes: u64) -> Self {
         let mut usage = Self { steady: counted(object), surge: Amounts::new() };
         match (group(object), text(object, "kind")) {
@@ -55,7 +55,7 @@ impl Usage {
         usage
     }
 
-    /// What several objects take together.
+    /// Usage of several objects.
     pub fn total<'a>(
         objects: impl IntoIterator<Item = &'a Value>,
         nodes: impl Fn(&Workload<'a>) -> u64,
@@ -74,7 +74,7 @@ impl Usage {
         amounts::add(&mut self.surge, &more.surge);
     }
 
-    /// The most it can be: everything up, and everything being updated.
+    /// Maximum usage: steady plus surge.
     pub fn peak(&self) -> Amounts {
         let mut peak = self.steady.clone();
         amounts::add(&mut peak, &self.surge);
@@ -100,7 +100,7 @@ impl Usage {
     }
 }
 
-/// The object itself, as a thing that is counted.
+/// Object counts of the object itself.
 fn counted(object: &Value) -> Amounts {
     let row = COUNTED.iter().find(|row| (row.0, row.1) == (group(object), text(object, "kind")));
     let Some((group, _, resource, plain)) = row else { return Amounts::new() };
@@ -112,7 +112,7 @@ fn counted(object: &Value) -> Amounts {
     counted
 }
 
-/// Requests and limits under the names that quotas have for them.
+/// Requests and limits by their names in a quota.
 pub fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
     let mut usage = Amounts::new();
     for (name, amount) in requests {
@@ -134,7 +134,7 @@ pub fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
     usage
 }
 
-/// A service, by its type.
+/// Usage of a Service, by its type.
 pub fn of_service(service: &Value) -> Amounts {
     let spec = &service["spec"];
     let ports = items(spec, "ports");
@@ -152,7 +152,7 @@ pub fn of_service(service: &Value) -> Amounts {
     ])
 }
 
-/// A claim, in all and of its class.
+/// Usage of a `PersistentVolumeClaim`, in total and per storage class.
 pub fn of_claim(claim: &Value) -> Amounts {
     const CLAIMS: &str = "persistentvolumeclaims";
     let mut usage = Amounts::from([(CLAIMS.to_owned(), count(1))]);
@@ -174,7 +174,7 @@ fn storage_class(claim: &Value) -> &str {
     if beta.is_empty() { text(&claim["spec"], "storageClassName") } else { beta }
 }
 
-/// The larger of what a claim asks for and what it was promised, in whole bytes.
+/// Storage of a claim, in whole bytes: the larger of its request and `allocatedResources`.
 fn storage_of_claim(claim: &Value) -> Option<Quantity> {
     let whole = |amount: Quantity| {
         if amount.is_whole() { amount } else { Quantity::from_units(amount.value(), amount.format()) }

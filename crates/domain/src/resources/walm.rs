@@ -1,7 +1,7 @@
-//! A release's resources as clients of walm read them: cores as floats, memory in Mi, storage in Gi.
+//! Resources of a release in walm's response format: cores as floats, memory in Mi, storage in Gi.
 //!
-//! These are types and a projection only; which route gives them is the door's affair. Lists are `null` when empty.
-//! Parts of a unit are rounded up, so that nobody reserves less than is asked for.
+//! Types and their conversion only; the `api` crate decides which route returns them. Empty lists are `null`. Fractions
+//! of a unit are rounded up, so that clients never reserve less than is requested.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub struct Run {
     pub pods: Pods,
 }
 
-/// What each workload has, whatever its kind.
+/// Fields common to all workloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pods {
@@ -70,7 +70,7 @@ pub struct Pod {
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
     pub name: String,
-    /// `pvc`, or `tosDisk` for the volumes of that vendor.
+    /// `pvc`, or `tosDisk` for the vendor's volumes.
     #[serde(rename = "type")]
     pub kind: &'static str,
     pub storage_class: String,
@@ -153,7 +153,7 @@ fn claim(claim: &Value) -> Storage {
     }
 }
 
-/// A volume on a disk of the vendor's, which no claim speaks about.
+/// A volume on a vendor's disk, which has no claim.
 fn disk(volume: &Value) -> Option<Storage> {
     let disk = volume.get("tosDisk")?;
     Some(Storage {

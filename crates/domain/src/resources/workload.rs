@@ -1,11 +1,10 @@
-//! How many pods an object brings, and what of: replicas, runs of a job, a pod on each node; and how many more for a
-//! while when it is updated.
+//! Pod counts of workloads: replicas, job parallelism, one pod per node for DaemonSets, and the surge of an update.
 
 use serde_json::Value;
 
 use Kind::*;
 
-/// An object that makes pods, or is one.
+/// A pod, or an object whose controller creates pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
     kind: Kind,
@@ -23,7 +22,7 @@ enum Kind {
     Pod,
 }
 
-/// Which objects make pods: group, kind, what they are. Versions do not matter: the shapes have not changed.
+/// Kinds that create pods: group, kind, variant. Versions are ignored: the relevant fields are the same in all of them.
 #[rustfmt::skip]
 const KINDS: &[(&str, &str, Kind)] = &[
     ("apps",       "Deployment",            Deployment),
@@ -40,7 +39,7 @@ const KINDS: &[(&str, &str, Kind)] = &[
 ];
 
 impl<'a> Workload<'a> {
-    /// The workload that an object is, if it is one.
+    /// Returns the workload if the object is one.
     pub fn of(object: &'a Value) -> Option<Self> {
         let (group, kind) = (group(object), text(object, "kind"));
         let row = KINDS.iter().find(|row| (row.0, row.1) == (group, kind))?;
@@ -60,7 +59,7 @@ impl<'a> Workload<'a> {
         self.object
     }
 
-    /// What its pods are made from; a pod is its own.
+    /// The pod template; for a Pod, the object itself.
     pub fn template(&self) -> &'a Value {
         match self.kind {
             Pod => self.object,
@@ -69,13 +68,13 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// One pod on each node that may take it.
+    /// Whether it runs one pod on each eligible node.
     pub fn is_per_node(&self) -> bool {
         self.kind == DaemonSet
     }
 
-    /// How many pods stand at a time when it is all up, where a daemon finds so many `nodes`. One run of a `CronJob` is
-    /// counted: a second at a time is somebody's mistake rather than a need.
+    /// Number of pods when all are running; `nodes` is the number of eligible nodes of a DaemonSet. A `CronJob` counts
+    /// as one run: overlapping runs are usually a mistake.
     pub fn pods(&self, nodes: u64) -> u64 {
         let spec = &self.object["spec"];
         match self.kind {
@@ -88,7 +87,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// How many more stand for a while when its template changes.
+    /// Number of additional pods during a rolling update.
     pub fn surge(&self, nodes: u64) -> u64 {
         let spec = &self.object["spec"];
         match self.kind {
@@ -104,13 +103,13 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Whether some of its pods may be missing for a while when its template changes: it gets there without a surge, too.
+    /// Whether pods may be unavailable during a rolling update, so that it can proceed without a surge.
     pub fn may_lack_some(&self) -> bool {
         let missing = &self.object["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"];
         self.kind == Deployment && share(missing, "25%", self.pods(0), |part, whole| part / whole) > 0
     }
 
-    /// The claims that each of its pods brings: a `StatefulSet`'s templates, and volumes that live as long as the pod.
+    /// Claims per pod: the templates of a `StatefulSet` and ephemeral volumes.
     pub fn claims_per_pod(&self) -> impl Iterator<Item = &'a Value> {
         let templates: &[Value] = match self.kind {
             StatefulSet => items(&self.object["spec"], "volumeClaimTemplates"),
@@ -121,7 +120,7 @@ impl<'a> Workload<'a> {
         templates.iter().chain(ephemeral.filter(|template| template.is_object()))
     }
 
-    /// What it makes beside pods: the resource's name in a quota.
+    /// Object that the controller creates besides pods, by its resource name in a quota.
     pub(super) fn makes(&self) -> Option<&'static str> {
         match self.kind {
             Deployment => Some("replicasets.apps"),
@@ -131,7 +130,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// Pods of a job at a time. Without `completions` it is a queue with as many workers as `parallelism` says.
+/// Concurrent pods of a job. Without `completions` it is a work queue with `parallelism` workers.
 fn runs(job: &Value) -> u64 {
     if job["suspend"] == true {
         return 0;
@@ -140,13 +139,13 @@ fn runs(job: &Value) -> u64 {
     if job["completions"].is_null() { parallel } else { parallel.min(number(job, "completions")) }
 }
 
-/// A count that is one where nothing is said.
+/// A count that defaults to one.
 pub(super) fn number(spec: &Value, key: &str) -> u64 {
     let value = &spec[key];
     if value.is_null() { 1 } else { value.as_u64().unwrap_or_default() }
 }
 
-/// `25%` of a whole, rounded as `divide` does, or a number of things.
+/// A percentage of `whole`, rounded by `divide`, or an absolute number.
 fn share(value: &Value, default: &str, whole: u64, divide: fn(u64, u64) -> u64) -> u64 {
     if let Some(number) = value.as_u64() {
         return number;

@@ -1,7 +1,7 @@
-//! What people can ask for: pools, which node is in which, and the autonomy of nodes.
+//! Writes on behalf of users: pools, desired pools of nodes, autonomy.
 //!
-//! Always true: the actor is asked before anything is written, by whose the thing is as the cluster has it at that moment. Nodes
-//! and pools are written by the platform itself, because tenants have no right on them in Kubernetes.
+//! Invariant: the actor is authorised before every write, by the current owner of the object in the cluster. The
+//! platform writes nodes and pools with its own permissions, because tenants have none on them in Kubernetes.
 
 use domain::Actor;
 use domain::actor::{Place, Refusal};
@@ -20,16 +20,16 @@ pub use pools::{PoolChange, PoolWish};
 const NODE: &str = "node";
 const POOL: &str = "node pool";
 
-/// Whether somebody may do `what` to nodes and pools of that tenant, or of nobody.
+/// Checks `what` on nodes and pools of this tenant, or without a tenant.
 fn may(actor: &Actor, what: Capability, tenant: Option<&str>) -> Result<(), Refusal> {
-    // What is no name of a workspace is nobody's: only the platform's own people may.
+    // A tenant that is not a workspace name owns nothing: only platform roles apply.
     match tenant.and_then(|tenant| tenant.parse::<WorkspaceName>().ok()) {
         Some(workspace) => actor.may(what, Place::Workspace(&workspace)),
         None => actor.may(what, Place::Platform),
     }
 }
 
-/// Whether somebody may change a thing, which is not there for those who may not see it.
+/// Checks that the actor may change an object. An object that the actor may not see is reported as not found.
 fn may_change(actor: &Actor, tenant: Option<&str>, kind: &'static str, name: &str) -> Result<(), Error> {
     if may(actor, Capability::ReadNodes, tenant).is_err() {
         return Err(not_found(kind, name));
@@ -46,7 +46,7 @@ fn not_found(kind: &'static str, name: &str) -> Error {
     Error::NotFound { kind, name: domain::ids::shortened(name) }
 }
 
-/// What to say where a write was refused.
+/// Converts the error of a write.
 fn refused(error: kube::Error, kind: &'static str, name: &str) -> Error {
     match &error {
         kube::Error::Api(status) if status.code == 404 => not_found(kind, name),
@@ -61,7 +61,7 @@ fn refused(error: kube::Error, kind: &'static str, name: &str) -> Error {
     }
 }
 
-/// Whether this can be in the path of a request: the name of a node or of a pool.
+/// Whether the text is a valid name of a node or pool, safe in a request path.
 fn is_name(name: &str) -> bool {
     let well = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= 253

@@ -1,4 +1,4 @@
-//! Which pool a node is to be in, and whether it keeps its pods while it is cut off.
+//! Desired pool and autonomy of nodes.
 
 use domain::Actor;
 use k8s_openapi::api::core;
@@ -14,14 +14,14 @@ use crate::node::Told;
 use crate::{Error, Fleet};
 
 impl Fleet {
-    /// Whether a node keeps its pods while it is cut off from the cluster.
+    /// Sets whether a node keeps its pods while it is disconnected from the cluster.
     pub async fn set_autonomy(&self, actor: &Actor, node: &str, enabled: bool) -> Result<(), Error> {
         let told = self.changeable_node(actor, node).await?;
         let value = if enabled { "true" } else { "false" };
         self.write_node(&told, node, &json!({"annotations": {AUTONOMY: value}})).await
     }
 
-    /// Which pool a node is to be in; none: in no pool by anybody's wish.
+    /// Sets or removes a node's desired pool.
     pub async fn move_node(&self, actor: &Actor, node: &str, pool: Option<&str>) -> Result<(), Error> {
         let told = self.changeable_node(actor, node).await?;
         if let Some(name) = pool {
@@ -41,7 +41,7 @@ impl Fleet {
         Api::all_with(self.0.clients.own(), &ApiResource::erase::<core::v1::Node>(&()))
     }
 
-    /// The node as it is now, if the actor may change it.
+    /// The current node, if the actor may change it.
     async fn changeable_node(&self, actor: &Actor, name: &str) -> Result<Told, Error> {
         if !is_name(name) {
             return Err(not_found(NODE, name));
@@ -51,7 +51,7 @@ impl Fleet {
         Ok(told)
     }
 
-    /// Writes to the node that was seen, and to no other of its name.
+    /// Patches the node, with a precondition on its UID.
     async fn write_node(&self, told: &Told, name: &str, metadata: &Value) -> Result<(), Error> {
         let mut patch = json!({ "metadata": metadata });
         patch["metadata"]["uid"] = told.metadata.uid.clone().into();

@@ -1,4 +1,4 @@
-//! Making, changing and deleting pools.
+//! Creates, updates and deletes pools.
 
 use domain::Actor;
 use domain::actor::Place;
@@ -21,9 +21,9 @@ use crate::rows::Pairs;
 use crate::served::Pools;
 use crate::{Error, Fleet, attributes};
 
-/// So many pools may one tenant have.
+/// Maximum number of pools per tenant.
 const MOST: usize = 20;
-/// So many members are named to somebody who wants to delete a pool that has some.
+/// Maximum number of nodes named when deletion is refused.
 const NAMED: usize = 3;
 
 /// A pool that somebody wants.
@@ -60,7 +60,7 @@ pub struct PoolChange {
 }
 
 impl Fleet {
-    /// Makes a pool: of a tenant, for their nodes alone, or by an administrator for everybody's.
+    /// Creates a pool: a tenant's, for that tenant's nodes only, or by an administrator a common one.
     pub async fn create_pool(&self, actor: &Actor, wish: PoolWish) -> Result<(), Error> {
         let tenant = owner(actor, wish.tenant.as_deref())?;
         let PoolWish { name, pool_type, labels, annotations, taints, host_network, .. } = wish;
@@ -69,7 +69,7 @@ impl Fleet {
         let mut spec =
             NodePoolSpec { pool_type, labels, annotations, taints, host_network, ..NodePoolSpec::default() };
         attributes::check(&spec, tenant.is_some()).map_err(Error::Invalid)?;
-        // Its later versions know no selector.
+        // Later versions have no selector.
         if served.resource.version == "v1alpha1" {
             let members = [(IN_POOL.to_owned(), name.clone())].into();
             spec.selector = Some(LabelSelector { match_labels: Some(members), match_expressions: None });
@@ -95,7 +95,7 @@ impl Fleet {
         made.map(drop).map_err(|error| refused(error, POOL, &name))
     }
 
-    /// Changes what the members of a pool get.
+    /// Changes the attributes of a pool's members.
     pub async fn change_pool(&self, actor: &Actor, name: &str, change: PoolChange) -> Result<(), Error> {
         let mut pool = self.pool(name).await?;
         let tenant = tenant_of(&pool.metadata).map(str::to_owned);
@@ -108,7 +108,7 @@ impl Fleet {
             ..NodePoolSpec::default()
         };
         attributes::check(&wanted, tenant.is_some()).map_err(Error::Invalid)?;
-        // What we do not know of its spec stays as it is.
+        // Unknown fields of the spec are preserved.
         let spec = &mut pool.data["spec"];
         let written = [
             ("labels", labels.map(|labels| json!(labels))),
@@ -124,7 +124,7 @@ impl Fleet {
         written.map(drop).map_err(|error| refused(error, POOL, name))
     }
 
-    /// Deletes a pool that has no nodes.
+    /// Deletes a pool without nodes.
     pub async fn delete_pool(&self, actor: &Actor, name: &str) -> Result<(), Error> {
         let pool = self.pool(name).await?;
         may_change(actor, tenant_of(&pool.metadata), POOL, name)?;
@@ -141,7 +141,7 @@ impl Fleet {
                 )));
             }
         }
-        // The pool that was looked at, and no other of its name.
+        // With preconditions, so that no other pool of this name is deleted.
         let only = Preconditions { uid: pool.metadata.uid, resource_version: pool.metadata.resource_version };
         let params = DeleteParams { preconditions: Some(only), ..DeleteParams::default() };
         let deleted = self.pool_api(&self.served()?).delete(name, &params).await;
@@ -165,7 +165,7 @@ impl Fleet {
     }
 }
 
-/// Whose a new pool is to be, if the actor may make it.
+/// Tenant of a new pool, if the actor may create it.
 fn owner(actor: &Actor, wanted: Option<&str>) -> Result<Option<UserId>, Error> {
     let tenant = match wanted {
         Some(wanted) => Some(wanted.parse::<UserId>().map_err(|error| Error::Invalid(error.to_string()))?),
@@ -177,7 +177,7 @@ fn owner(actor: &Actor, wanted: Option<&str>) -> Result<Option<UserId>, Error> {
 }
 
 fn check(name: &str, pool_type: &str, host_network: bool) -> Result<(), Error> {
-    // It becomes the value of a label.
+    // The name becomes a label value.
     if !is_name(name) || name.contains('.') || !attributes::is_label_value(name) {
         return Err(Error::Invalid(format!(
             "`{}` cannot be the name of a node pool: up to 63 small letters, digits and inner dashes",

@@ -1,4 +1,4 @@
-//! Who may change pools and nodes, and what becomes of it.
+//! Tests of changes to pools and nodes, and their authorisation.
 
 use domain::Kind;
 use domain::actor::Via;
@@ -92,7 +92,7 @@ async fn what_a_pool_cannot_be_is_refused_before_anything_is_written() {
     }
     let system = PoolWish { labels: said("node-role.kubernetes.io/master"), ..wish("a") };
     assert_eq!(kind(stage.fleet.create_pool(&one, system).await), Kind::Invalid);
-    // A token that is good for other things only.
+    // A token with other scopes.
     let scopes = Scopes::parse(["releases"]).unwrap();
     let token = Actor { via: Via::Token { id: TokenId::from_random([0; 10]), scopes }, ..one };
     assert_eq!(kind(stage.fleet.create_pool(&token, wish("a")).await), Kind::Forbidden);

@@ -1,4 +1,4 @@
-//! What a pool may give its nodes.
+//! Tests of permitted attributes.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ fn what_a_pool_may_say_and_who() {
     let taint = |key: &str, effect: &str| json!({"taints": [{"key": key, "effect": effect, "value": "v"}]});
     #[rustfmt::skip]
     let table = [
-        // What, by an administrator, by a tenant.
+        // Attribute, permitted for an administrator, permitted for a tenant.
         (label("region", "hz"), true, true),
         (label("example.com/region", ""), true, true),
         (label("topology.kubernetes.io/zone", "z"), true, false),
         (label("node-role.kubernetes.io/control-plane", ""), true, false),
         (label("openyurt.io/is-edge-worker", "true"), true, false),
         (label("notkubernetes.io/x", ""), true, true),
-        // Whose a node is, and where it belongs, nobody says by a pool.
+        // No pool may set the tenant and membership labels.
         (label("openyurt/tenant", "uaaaaaaaaaa"), false, false),
         (label("apps.openyurt.io/nodepool", "x"), false, false),
         (label("apps.openyurt.io/desired-nodepool", "x"), false, false),
@@ -34,7 +34,7 @@ fn what_a_pool_may_say_and_who() {
         (taint("edge", "NoExecute"), true, true),
         (taint("edge", "Sometimes"), false, false),
         (taint("node.kubernetes.io/unschedulable", "NoSchedule"), true, false),
-        // What Kubernetes would not take is refused before it is asked.
+        // Attributes that the API server would reject.
         (label("", "x"), false, false),
         (label("a b", "x"), false, false),
         (label("-a", "x"), false, false),
@@ -53,7 +53,7 @@ fn what_a_pool_may_say_and_who() {
                 "{said} {of_tenant} {:?}",
                 check(&spec, of_tenant)
             );
-            // What is refused to people is not done for a pool that came in by another way.
+            // Refused attributes are also ignored in pools that were written directly.
             let given = of(&spec, of_tenant);
             let any = !given.labels.is_empty() || !given.annotations.is_empty() || !given.taints.is_empty();
             assert_eq!(any, expected, "{said}");

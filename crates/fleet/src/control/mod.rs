@@ -1,7 +1,7 @@
-//! The controller of pools: which nodes are in which pool, what follows for them, and what the pool says of them.
+//! Pool controller: membership of nodes, attributes of members, and status of pools.
 //!
-//! It looks (watches), thinks (`plan`, pure), and writes: nodes against the version that it saw, statuses of pools as often as they
-//! differ. It remembers nothing that is not on the objects, so that it can be stopped anywhere.
+//! Reconciles from watches through the pure `plan`. Nodes are written with a precondition on their resourceVersion,
+//! statuses when they differ. All state is on the objects, so the controller can be stopped at any point.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -33,10 +33,10 @@ use worn::Worn;
 mod plan;
 mod worn;
 
-/// So many nodes and pools are worked on at once. Most of it is waiting for the cluster.
+/// Maximum number of concurrent reconciles. They mostly wait for the API server.
 const AT_ONCE: usize = 16;
 
-/// What is passed over.
+/// Reconcile key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Node(Arc<str>),
@@ -53,7 +53,8 @@ impl fmt::Display for Key {
 }
 
 impl Fleet {
-    /// Looks after pools for ever, where they are ours to look after; ended by dropping it. Only the leader may.
+    /// Runs the pool controller if pools are managed by the platform. Stopped by dropping the future. Must run only on
+    /// the leader.
     pub async fn lead(&self) -> Infallible {
         runtime().run("node-pool-controller", "", || self.control_pools()).await
     }
@@ -69,7 +70,7 @@ impl Fleet {
                 pending::<()>().await;
             };
             tokio::select! {
-                // The watches have ended: everything is begun anew.
+                // The watches have ended: start again.
                 () = work => return,
                 changed = served.changed() => if changed.is_err() {
                     return pending().await;
@@ -98,7 +99,7 @@ impl Controller {
     }
 
     async fn run(self: Arc<Self>) {
-        // Without all pools, a node would be taken out of the one that has not been heard of yet.
+        // With an incomplete list of pools, nodes would be removed from pools that are not cached yet.
         self.pools.synced().await;
         self.nodes.synced().await;
         let keys = stream::select(self.of_nodes(), self.of_pools());
@@ -115,7 +116,7 @@ impl Controller {
         .boxed()
     }
 
-    /// A node that changes is looked at, and so are the pool that it was in and the one that it is in.
+    /// Keys for changes of nodes: the node, its previous pool and its current pool.
     fn of_nodes(&self) -> impl Stream<Item = Key> + use<> {
         let mut was_in: HashMap<Arc<str>, Arc<str>> = HashMap::new();
         self.nodes.changes().flat_map(move |change| {
@@ -135,7 +136,7 @@ impl Controller {
         })
     }
 
-    /// A pool that changes is looked at, and all nodes if that may mean something for them.
+    /// Keys for changes of pools: the pool, and all nodes if attributes or membership may change.
     fn of_pools(&self) -> impl Stream<Item = Key> + use<> {
         let nodes = self.nodes.clone();
         let mut before: HashMap<Arc<str>, Arc<Pool>> = HashMap::new();
@@ -154,14 +155,14 @@ impl Controller {
         })
     }
 
-    /// Brings what a node wears in line with the pool that it is in.
+    /// Applies the attributes of its pool to a node.
     async fn pass_node(&self, name: &str) -> Result<Next, kube::Error> {
         let Some(node) = self.nodes.get(name) else { return Ok(Next::Rest) };
         let pools = self.pools.all();
         if plan::plan(&Worn::kept(&node), &pools).is_none() {
             return Ok(Next::Rest);
         }
-        // What is kept of it may be old: it is decided by what there is.
+        // The cached node may be outdated, so the current one decides.
         let Some(told) = self.node_api.get_opt(name).await? else { return Ok(Next::Rest) };
         let worn = Worn::told(&told);
         let Some(wanted) = plan::plan(&worn, &pools) else { return Ok(Next::Rest) };
@@ -176,13 +177,13 @@ impl Controller {
                 );
                 Ok(Next::Rest)
             }
-            // Somebody else wrote: their change will be heard of.
+            // A concurrent write, which will arrive through the watch.
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(Next::Rest),
             Err(error) => Err(error),
         }
     }
 
-    /// Says of a pool which nodes are in it.
+    /// Writes the members of a pool to its status.
     async fn pass_pool(&self, name: &str) -> Result<Next, kube::Error> {
         let Some(pool) = self.pools.get(name) else { return Ok(Next::Rest) };
         let members: Vec<_> = self.nodes.all().into_iter().filter(|node| node.is_in(name)).collect();

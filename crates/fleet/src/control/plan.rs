@@ -1,4 +1,4 @@
-//! Which pool a node is in, and what it should wear. Pure.
+//! Decides pool membership and attributes of a node. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use super::worn::Worn;
 use crate::attributes;
 use crate::pool::Pool;
 
-/// How a node came to be in a pool.
+/// Source of a node's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
-    /// Somebody asked for it (`desired-nodepool`). Where they stop asking, it leaves.
+    /// The label `desired-nodepool`. Without it the node leaves.
     Wish,
-    /// Somebody put it there themselves (`nodepool`), as OpenYurt has it since 1.4.
+    /// The label `nodepool` set by a user, as in OpenYurt since 1.4.
     Hand,
     /// The pool's selector.
     Selector,
 }
 
-/// What the node should wear, if that is not what it wears.
+/// The desired attributes of a node, or `None` if they are already set.
 pub(super) fn plan(worn: &Worn, pools: &[Arc<Pool>]) -> Option<Worn> {
     let bare = worn.bare();
     let wanted = match member_of(&bare, pools) {
@@ -37,10 +37,10 @@ pub(super) fn plan(worn: &Worn, pools: &[Arc<Pool>]) -> Option<Worn> {
     (!wanted.is_like(worn)).then_some(wanted)
 }
 
-/// Which pool a node belongs to, by what it would wear without one. A wish counts before a hand, a hand before selectors, and of those the
-/// first by name.
+/// The pool of a node, by its attributes without a pool. The desired label takes precedence over the membership label,
+/// that over selectors, and among those the first pool by name.
 pub(super) fn member_of<'p>(bare: &Worn, pools: &'p [Arc<Pool>]) -> Option<(&'p Pool, By)> {
-    // A pool of a tenant is for that tenant's nodes alone, whatever it selects.
+    // A tenant's pool takes only that tenant's nodes, whatever its selector.
     let open = |pool: &&Arc<Pool>| {
         !pool.deleting && pool.tenant.as_deref().is_none_or(|tenant| bare.tenant() == Some(tenant))
     };
@@ -57,7 +57,7 @@ pub(super) fn member_of<'p>(bare: &Worn, pools: &'p [Arc<Pool>]) -> Option<(&'p 
     first.map(|pool| (&**pool, By::Selector))
 }
 
-/// As Kubernetes has it, but for a selector that says nothing: that selects nothing.
+/// As in Kubernetes, except that an empty selector matches nothing.
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let pairs = || selector.match_labels.iter().flatten();
     let expressions = || selector.match_expressions.iter().flatten();

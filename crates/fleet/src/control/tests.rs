@@ -1,4 +1,4 @@
-//! The controller of pools on an embedded cluster.
+//! Tests of the pool controller on an embedded cluster.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn told(ready: i64, unready: i64, nodes: &[&str]) -> Value {
     status
 }
 
-/// What the status of a pool says; an empty list and none are the same.
+/// Status of a pool, with an empty list of nodes removed.
 fn status(pool: &Value) -> Value {
     let mut status = pool["status"].clone();
     if status["nodes"] == json!([]) {
@@ -39,7 +39,7 @@ fn status(pool: &Value) -> Value {
     status
 }
 
-/// The keys of what a node is tainted by, but for what Kubernetes puts on every new one.
+/// Taint keys of a node, except those that Kubernetes sets on new nodes.
 fn tainted(node: &Value) -> Vec<String> {
     let keys =
         node["spec"]["taints"].as_array().into_iter().flatten().filter_map(|taint| taint["key"].as_str());
@@ -68,7 +68,7 @@ async fn a_node_joins_a_pool_by_wish_and_leaves_as_it_came() {
     assert_eq!(tainted(&node), ["edge"]);
     assert!(node["metadata"]["annotations"][MEMORY].as_str().unwrap().contains("before"));
 
-    // What the pool says otherwise, its nodes wear otherwise.
+    // Changed attributes of the pool are applied to its nodes.
     api(world, POOLS.0, POOLS.1)
         .await
         .patch(
@@ -93,7 +93,7 @@ async fn a_node_joins_a_pool_by_wish_and_leaves_as_it_came() {
     assert_eq!(node["metadata"]["labels"], json!({"region": "before"}));
     assert!(node["metadata"]["annotations"][MEMORY].is_null() && tainted(&node).is_empty(), "{node}");
 
-    // A node that goes is no member, and a pool that goes leaves its nodes as they were.
+    // A deleted node is not a member. A deleted pool's nodes are restored.
     api(world, POOLS.0, POOLS.1).await.delete("hangzhou", &DeleteParams::default()).await.unwrap();
     until("its last node is free", async || {
         let node = stage.node("edge-2").await;
@@ -129,7 +129,7 @@ async fn a_pool_of_a_tenant_takes_nobody_elses_nodes() {
     leader.abort();
 }
 
-/// The node of the first tenant still asks for a pool of that name.
+/// The first tenant's node still has the desired-pool label of that name.
 #[tokio::test]
 async fn nodepool_recreated_by_another_tenant_inherits_neither_nodes_nor_attributes() {
     let stage = Stage::new().await;
@@ -165,7 +165,7 @@ async fn nodepool_recreated_by_another_tenant_inherits_neither_nodes_nor_attribu
     leader.abort();
 }
 
-/// Somebody else brought the kind in.
+/// A CRD that another project installed.
 async fn their_definition(world: World) -> World {
     let definitions = api(&world, "apiextensions.k8s.io/v1", "CustomResourceDefinition").await;
     let unmark = json!({"metadata": {"annotations": {"longshore.dev/crd-revision": null}}});
@@ -200,7 +200,7 @@ async fn pools_of_another_projects_definition_are_left_alone_unless_told_otherwi
     }
 }
 
-/// OpenYurt's own manager: what it does to a node that it takes into a pool, and what it says of the pool.
+/// Changes made by OpenYurt's manager: a node taken into a pool, and the pool's status.
 async fn as_their_manager(world: &World) {
     let before = json!({"metadata": {"labels": {MEMBER: "p", "region": "hz"}, "annotations": {MEMORY: "{\"theirs\":1}"}}});
     patch_node(world, "n", before).await;
@@ -217,7 +217,7 @@ async fn pools_that_openyurts_own_manager_looks_after_are_left_to_it() {
         stage::put(&world, node_object("n", json!({WISH: "p"}), "True")).await;
         world
     };
-    // It came after us, so that the definition is ours; it came before us; and it is not there at all.
+    // The manager was installed after the platform's CRD, before it, and not at all.
     let after = Settings { manage_pools: ManagePools::Never, ..stage::settings() };
     let (after, before) = (
         Stage::with(prepared().await, after).await,

@@ -1,9 +1,10 @@
-//! What a node wears of what pools have a say in, and what is remembered of it.
+//! Labels, annotations and taints of a node, with the record of what its pool applied.
 //!
-//! What a pool put on a node is remembered on the node, in OpenYurt's annotation and under OpenYurt's keys; beside them, what was there
-//! before it. So a node that leaves its pool is as it was, but for what somebody changed meanwhile: that stays.
+//! The record is in OpenYurt's annotation with OpenYurt's keys, extended by the previous values. A node that leaves its
+//! pool is restored to its previous state, except for attributes that were changed by others in the meantime: these
+//! stay.
 //!
-//! Always true: what says whose a node is neither comes nor goes by what is remembered, whoever wrote that.
+//! Invariant: the record never adds or removes the labels and taints of a node's tenant, whoever wrote it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +18,24 @@ use crate::attributes::{Attributes, HOST_NETWORK, is_reserved};
 use crate::node::{self, Node};
 use crate::seen::Seen;
 
-/// Labels, annotations and taints of a node, with what pools did to them.
+/// Labels, annotations and taints of a node, with the pool's changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Worn {
     pub labels: BTreeMap<String, String>,
-    /// Without what is remembered.
+    /// Without the record itself.
     pub annotations: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
     pub memory: Memory,
 }
 
-/// What is remembered on a node.
+/// Record of a pool's changes to a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Memory {
-    /// What the pool put there.
+    /// Attributes that the pool applied.
     #[serde(flatten)]
     pub given: Part,
-    /// What was there under the same names.
+    /// Previous values of these attributes.
     #[serde(skip_serializing_if = "Part::is_empty")]
     pub before: Part,
 }
@@ -51,9 +52,9 @@ pub(super) struct Part {
 }
 
 impl Memory {
-    /// The same without what no pool can have done.
+    /// Removes entries that no pool can have caused.
     fn of_pools(mut self) -> Self {
-        // Which pool it is in is ours to say, and its network follows from that; what was there before is not brought back.
+        // The controller sets the pool's label and the host network label; their previous values are not restored.
         self.given.keep(|key| !is_reserved(key) || key == POOL || key == HOST_NETWORK);
         self.before.keep(|key| !is_reserved(key));
         self
@@ -73,7 +74,7 @@ impl Part {
 }
 
 impl Worn {
-    /// As far as it is kept.
+    /// From the cached node.
     pub fn kept(node: &Arc<Node>) -> Self {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         Self::of(
@@ -94,7 +95,7 @@ impl Worn {
         mut annotations: BTreeMap<String, String>,
         taints: Vec<Taint>,
     ) -> Self {
-        // What cannot be read is nobody's memory, and is written over.
+        // An unreadable record is ignored and overwritten.
         let memory = annotations.remove(PREVIOUS).and_then(|text| serde_json::from_str::<Memory>(&text).ok());
         Self { labels, annotations, taints, memory: memory.unwrap_or_default().of_pools() }
     }
@@ -103,7 +104,7 @@ impl Worn {
         self.labels.get(TENANT).map(String::as_str).filter(|tenant| !tenant.is_empty())
     }
 
-    /// The node as it would be without a pool. What somebody changed after the pool is theirs.
+    /// The attributes without the pool. Values changed after the pool applied its own are kept.
     #[must_use]
     pub fn bare(&self) -> Self {
         let Memory { given, before } = &self.memory;
@@ -123,7 +124,7 @@ impl Worn {
         bare
     }
 
-    /// The same with what a pool gives put on it.
+    /// Applies a pool's attributes and records the previous values.
     #[must_use]
     pub fn with(mut self, attributes: Attributes) -> Self {
         let Attributes { labels, annotations, taints } = attributes;
@@ -140,7 +141,7 @@ impl Worn {
         self
     }
 
-    /// Whether both are the same to Kubernetes: taints have no order.
+    /// Whether both are equal in Kubernetes' sense: taints are unordered.
     pub fn is_like(&self, other: &Self) -> bool {
         self.labels == other.labels
             && self.annotations == other.annotations
@@ -149,7 +150,7 @@ impl Worn {
             && self.taints.iter().all(|taint| other.taints.iter().any(|other| alike(taint, other)))
     }
 
-    /// From this to the other, as a merge patch that holds only for the version that was seen.
+    /// Merge patch to `wanted`, with a precondition on the resourceVersion.
     pub fn patch(&self, wanted: &Self, version: Option<&str>) -> Value {
         let mut metadata = Map::new();
         let mut annotations = differences(&self.annotations, &wanted.annotations);
@@ -187,7 +188,7 @@ fn take_off(
     }
 }
 
-/// What was there before.
+/// Applies attributes and returns the previous values.
 fn put_on(worn: &mut BTreeMap<String, String>, given: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let before =
         given.iter().filter_map(|(key, value)| Some((key.clone(), worn.insert(key.clone(), value.clone())?)));
@@ -200,12 +201,12 @@ fn differences(now: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>
     gone.chain(new.map(|(key, value)| (key.clone(), value.as_str().into()))).collect()
 }
 
-/// A node has at most one taint of each key and effect.
+/// A node has at most one taint per key and effect.
 fn same_place(one: &Taint, other: &Taint) -> bool {
     (&one.key, &one.effect) == (&other.key, &other.effect)
 }
 
-/// When it was put there does not matter.
+/// Equality of taints without their time.
 fn alike(one: &Taint, other: &Taint) -> bool {
     same_place(one, other)
         && one.value.as_deref().unwrap_or_default() == other.value.as_deref().unwrap_or_default()

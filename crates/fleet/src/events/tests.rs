@@ -1,4 +1,4 @@
-//! Events, as each caller may read them.
+//! Tests of events and their visibility.
 
 use domain::Kind;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ async fn eventful() -> World {
     world.apply([namespace(&one), namespace(&other)]).await;
     stage::put(&world, node_object("mine", json!({"openyurt/tenant": one}), "True")).await;
     stage::put(&world, node_object("theirs", json!({"openyurt/tenant": other}), "True")).await;
-    // As tenancy binds people.
+    // The bindings that tenancy creates for users.
     world
         .apply([
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "own", "namespace": one},
@@ -109,7 +109,7 @@ async fn everybody_reads_what_happened_to_theirs_newest_first() {
         2
     );
 
-    // Page by page, each once.
+    // Each event is on exactly one page.
     let mut seen = Vec::new();
     let mut after = None;
     loop {
@@ -122,7 +122,7 @@ async fn everybody_reads_what_happened_to_theirs_newest_first() {
     }
     assert_eq!(seen, ["crashed", "node-gone", "started"]);
 
-    // Whatever somebody says that they may see, Kubernetes decides.
+    // Kubernetes authorises the request, whatever the given visibility.
     let theirs = [id(2).to_string()];
     let foreign = Whose { tenant: Some(one.as_str()), namespaces: Namespaces::Of(&theirs) };
     let refused = stage.fleet.events(&person(1), foreign, &EventWish::default()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Rows of jobs.
+//! Tests of job rows.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn the_status_follows_from_the_conditions() {
     let table = [
         (json!({}), "Pending", "", true),
         (json!({"active": 1}), "Running", "", true),
-        // Pods of it failed; it has not.
+        // Some of its pods failed, but not the job.
         (json!({"active": 1, "failed": 3}), "Running", "", true),
         (json!({"failed": 3}), "Pending", "", true),
         (json!({"conditions": [condition("Complete", "True")], "succeeded": 1, "failed": 1}), "Complete", "CompleteReason", true),

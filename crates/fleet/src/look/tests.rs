@@ -1,4 +1,4 @@
-//! What a look shows, and to whom.
+//! Tests of views and their visibility.
 
 use std::time::Duration;
 
@@ -100,14 +100,14 @@ async fn everybody_sees_what_is_theirs() {
 
     let seen = nodes(&own);
     assert_eq!(seen.len(), 1);
-    // All pods on a node take of it, whosesoever they are; one that has ended takes nothing.
+    // All running pods on a node count, of any tenant; finished ones do not.
     assert_eq!(seen[0].node_status.cpu, "500m / 2000m / -");
     assert_eq!(seen[0].node_status.memory, "128.0Mi / 0.0Mi / -");
     assert_eq!(seen[0].container_group, "1/110");
     assert_eq!(nodes(&all).len(), 3);
     assert!(own.node("edge-1").is_some() && own.node("edge-2").is_none() && all.node("edge-2").is_some());
 
-    // Of a pool of everybody's, only one's own nodes are seen and counted.
+    // Of a common pool, tenants see and count only their own nodes.
     let pools = own.pools();
     let seen: Vec<_> =
         pools.items.iter().map(|pool| (pool.name.as_str(), pool.node_status, pool.os.as_str())).collect();
@@ -121,7 +121,7 @@ async fn everybody_sees_what_is_theirs() {
         [("cloudy", count(0, 0), ""), ("own", count(0, 0), ""), ("shared", count(2, 1), "linux,windows")]
     );
 
-    // Somebody of whom nothing is known sees nothing.
+    // An unknown tenant sees nothing.
     let nobody = stage.fleet.look(Whose { tenant: Some("u"), namespaces: Namespaces::Of(&[]) });
     assert!(nobody.overview().cluster_status.iter().all(|it| it.total_num == 0));
     assert!(
@@ -170,7 +170,7 @@ async fn one_kind_that_is_not_told_of_hides_no_other() {
     ];
     let world = World::under(std::sync::Arc::new(kube_embedded::clock::SystemClock), rights).await;
     stage::put(&world, node_object("edge-1", json!({}), "True")).await;
-    // What may be heard of is heard of long before.
+    // All kinds that can be listed are listed well before this timeout.
     let stage = Stage::with(world, Settings { patience: Duration::from_secs(5), ..stage::settings() }).await;
     let overview = stage.fleet.look(ALL).overview();
     let statuses: Vec<_> =
@@ -198,7 +198,7 @@ async fn what_has_not_been_heard_of_for_long_is_not_counted_and_comes_back() {
     let counted = &look.overview().cluster_status[1];
     assert_eq!((counted.total_num, counted.healthy_num), (0, 0));
     assert!(counted.info.as_ref().unwrap().starts_with("the cluster has told nothing of nodes for"));
-    // Lists go on telling what was last heard.
+    // Lists still contain the last known objects.
     assert_eq!(nodes(&look).len(), 3);
     stage.fault.mend();
     until("all is well again", async || {

@@ -1,4 +1,4 @@
-//! The use of nodes, from a stand-in of the metrics service.
+//! Tests of node usage with a fake metrics API.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tower::service_fn;
 use crate::Fleet;
 use crate::stage::{self, ALL, node_object};
 
-/// What a stand-in for the metrics service answers; nothing: it is not there.
+/// Response of the fake metrics API; `None` means that it is not installed.
 type Answer = Arc<Mutex<Option<Value>>>;
 
-/// A client of a cluster in which somebody serves metrics.
+/// A client of a cluster with the fake metrics API.
 fn beside(client: kube::Client, answer: Answer) -> kube::Client {
     let call = move |request: Request<Body>| {
         let (client, answer) = (client.clone(), answer.lock().clone());
@@ -61,13 +61,13 @@ async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
     assert_eq!(shown("edge-1").cpu_detail.usage, Some(412));
     assert_eq!(shown("edge-2").cpu, "0m / 0m / -");
 
-    // What was measured long ago says nothing of now.
+    // Old measurements are not shown.
     clock.advance(SignedDuration::from_mins(6));
     until("it is too old", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
     clock.advance(SignedDuration::from_mins(-6));
     until("it is not", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
 
-    // A service that answers with nonsense knows nothing either.
+    // An invalid response counts as unknown usage.
     *answer.lock() = Some(json!({"items": 7}));
     until("it is not known any more", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
     *answer.lock() = None;

@@ -1,4 +1,4 @@
-//! Rows of nodes.
+//! Tests of node rows.
 
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 

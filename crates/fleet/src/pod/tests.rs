@@ -1,4 +1,4 @@
-//! Rows of pods, and what they ask for.
+//! Tests of pod rows and pod resources.
 
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
@@ -17,7 +17,7 @@ fn on_a_node(phase: &str, spec: Value) -> Value {
     pod
 }
 
-/// Request and limit of processors and memory, and what has no limit.
+/// CPU request and limit, memory request and limit, and whether CPU and memory are unlimited.
 fn taken(spec: Value) -> (i64, i64, i64, i64, bool, bool) {
     let pod = pod(on_a_node("Running", spec));
     let Takes { cpu, memory } = *pod.load().unwrap().1;
@@ -39,26 +39,26 @@ fn what_a_pod_takes_of_its_node() {
     let both = container(json!({"cpu": "100m", "memory": "64Mi"}), json!({"cpu": "1", "memory": "128Mi"}));
     #[rustfmt::skip]
     let table = [
-        // Containers add up.
+        // Containers are added.
         (json!({"containers": [both, both]}), (200, 2000, 128 * mi, 256 * mi, false, false)),
-        // One that says nothing takes nothing, and has no limit.
+        // A container without resources adds nothing and is unlimited.
         (json!({"containers": [both, {"image": "i"}]}), (100, 1000, 64 * mi, 128 * mi, true, true)),
         (json!({"containers": [cpu("100m")]}), (100, 100, 0, 0, false, true)),
-        // A limit of zero is none.
+        // A limit of zero is no limit.
         (json!({"containers": [container(json!({}), json!({"cpu": "0", "memory": "1Mi"}))]}), (0, 0, 0, mi, true, false)),
-        // The largest start counts, where it is more than what goes on.
+        // The largest init container counts if it exceeds the containers.
         (json!({"containers": [cpu("100m")], "initContainers": [cpu("2"), cpu("1")]}), (2000, 2000, 0, 0, false, true)),
         (json!({"containers": [cpu("3")], "initContainers": [cpu("2")]}), (3000, 3000, 0, 0, false, true)),
-        // What goes on beside the others adds up with them, and with the starts after it.
+        // Sidecars are added to the containers and to later init containers.
         (json!({"containers": [cpu("100m")], "initContainers": [always(cpu("1"))]}), (1100, 1100, 0, 0, false, true)),
         (json!({"containers": [cpu("100m")], "initContainers": [always(cpu("1")), cpu("2")]}), (3000, 3000, 0, 0, false, true)),
-        // A start without a limit ends; what goes on without one does not.
+        // An init container without a limit ends; a sidecar without one does not.
         (json!({"containers": [both], "initContainers": [{"image": "i"}]}), (100, 1000, 64 * mi, 128 * mi, false, false)),
         (json!({"containers": [both], "initContainers": [always(json!({"image": "i"}))]}), (100, 1000, 64 * mi, 128 * mi, true, true)),
-        // The runtime's overhead adds to requests, and to limits where there are any.
+        // Overhead adds to requests, and to limits if any.
         (json!({"containers": [both], "overhead": {"cpu": "50m", "memory": "1Mi"}}), (150, 1050, 65 * mi, 129 * mi, false, false)),
         (json!({"containers": [{"image": "i"}], "overhead": {"cpu": "50m"}}), (50, 0, 0, 0, true, true)),
-        // What is said for the whole pod holds.
+        // Pod-level resources replace the sum.
         (json!({"containers": [{"image": "i"}], "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "5"}}}), (4000, 5000, 0, 0, false, true)),
         (json!({}), (0, 0, 0, 0, false, false)),
     ];

@@ -1,4 +1,4 @@
-//! Rows of pools.
+//! Tests of pool rows.
 
 use serde_json::{Value, json};
 

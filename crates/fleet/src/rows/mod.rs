@@ -1,7 +1,9 @@
-//! What the console's routes answer: the keys of its document, with its misspellings, and those that stand beside them.
+//! Response types of the console's routes, with the field names of its API document, including its misspellings, and
+//! additional fields.
 //!
-//! Always true: a counter that Kubernetes leaves out is 0, a list is never null, a time that is not known is empty.
-//! Elsewhere: how each is computed (`crate::node`, `crate::pod`, `crate::workload`, `crate::pool`).
+//! Invariants: missing counters are 0, lists are never null, and unknown times are empty.
+//!
+//! See also: `crate::node`, `crate::pod`, `crate::workload` and `crate::pool` compute them.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +45,7 @@ pub struct KindStatus {
 }
 
 impl Overview {
-    /// Nothing is known of anything.
+    /// Whether no kind is available.
     pub fn all_failed(&self) -> bool {
         self.cluster_status.iter().all(|kind| kind.status == Some(false))
     }

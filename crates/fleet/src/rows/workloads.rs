@@ -11,7 +11,7 @@ pub struct Image {
     pub image: String,
 }
 
-// What each of them has. Without a description: it would be that of every row.
+// Common fields. No doc comment, because it would become the description of every row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Named {

@@ -1,4 +1,4 @@
-//! Which version of pools a cluster serves.
+//! Tests of CRD selection.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Sums and counts, held against a recount.
+//! Sums and counts compared with their recomputation.
 
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::words::Words;
 
-/// Something that happens.
+/// A change of the cluster.
 #[derive(Clone, Debug)]
 enum Event {
     Pod { namespace: u8, name: u8, node: Option<u8>, phase: usize, milli: i64, limited: bool },
@@ -74,7 +74,7 @@ fn pods(state: &State) -> Vec<&Arc<Pod>> {
     state.pods.namespaces().flat_map(|namespace| state.pods.after(namespace, None)).collect()
 }
 
-/// Everything that is kept beside the objects, counted anew from them.
+/// Recomputes all derived state from the objects and compares.
 fn check(state: &State) {
     let mut loads: HashMap<Arc<str>, Load> = HashMap::new();
     for pod in pods(state) {

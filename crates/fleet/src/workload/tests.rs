@@ -1,4 +1,4 @@
-//! Rows of workloads.
+//! Tests of workload rows.
 
 use serde_json::{Value, json};
 
@@ -15,12 +15,12 @@ fn a_workload_is_healthy_when_all_that_is_wanted_now_is_ready() {
         (json!({"replicas": 3}), json!({"replicas": 3, "readyReplicas": 3, "observedGeneration": 2}), true),
         (json!({"replicas": 3}), json!({"replicas": 3, "readyReplicas": 2, "observedGeneration": 2}), false),
         (json!({"replicas": 3}), json!({"replicas": 4, "readyReplicas": 4, "observedGeneration": 2}), true),
-        // What cannot be scheduled is not healthy, though it has 0 of 0.
+        // A workload with 0 of 0 replicas is unhealthy if replicas are desired.
         (json!({"replicas": 3}), json!({"observedGeneration": 2}), false),
         (json!({}), json!({"observedGeneration": 2}), false),
         (json!({}), json!({"readyReplicas": 1, "observedGeneration": 2}), true),
         (json!({"replicas": 0}), json!({"observedGeneration": 2}), true),
-        // Its controller has not seen the last wish.
+        // The controller has not observed the latest generation.
         (json!({"replicas": 3}), json!({"readyReplicas": 3, "observedGeneration": 1}), false),
         (json!({"replicas": 3}), json!({"readyReplicas": 3}), false),
         (json!({"replicas": 3}), json!(null), false),

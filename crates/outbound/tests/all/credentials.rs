@@ -1,4 +1,4 @@
-//! What lets one in stays with its origin, and nobody is told of it.
+//! Credentials stay with their origin and do not appear in errors.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use outbound::{Access, Failure, Login, Secret};
 
 use crate::network::{Network, PUBLIC, ok, redirect};
 
-/// Who was sent which login: `host login`.
+/// Recorded requests with their credentials: `host/path login`.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 fn network(leads_to: &'static str) -> (Network, Seen) {
@@ -41,7 +41,7 @@ async fn a_password_goes_to_its_origin_and_no_further() {
             "http://a.example:81/end",
             vec![format!("a.example/on {LOGIN}"), "a.example:81/end nothing".to_owned()],
         ),
-        // Once elsewhere, one comes back as nobody: somebody else chose what to ask for.
+        // Credentials are not restored by a redirect back: another server chose the target.
         (
             "http://b.example/back",
             vec![

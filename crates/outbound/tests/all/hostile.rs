@@ -1,4 +1,4 @@
-//! Servers that hang, trickle, lie, have no end, or burst.
+//! Hostile servers: hanging, trickling, wrong lengths, endless bodies, decompression bombs.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::network::{Network, PUBLIC, ok};
 
-/// Reads the request, and then does this with the line.
+/// Network whose server reads the request head and then runs `act` on the connection.
 fn raw<F>(act: impl Fn(DuplexStream) -> F + Send + Sync + Clone + 'static) -> Network
 where
     F: Future<Output = ()> + Send + 'static,
@@ -31,14 +31,14 @@ where
     network.name("bad.example", &[&[PUBLIC]])
 }
 
-/// Says this, and goes.
+/// Server that sends `words` and closes the connection.
 fn saying(words: &'static [u8]) -> Network {
     raw(move |mut line| async move {
         let _ = line.write_all(words).await;
     })
 }
 
-/// Says this, and then that for ever, with a pause after each.
+/// Server that sends `head` and then `piece` forever, with a pause after each.
 fn trickling(head: &'static [u8], piece: &'static [u8], seconds: u64) -> Network {
     raw(move |mut line| async move {
         let mut words = head;
@@ -168,7 +168,7 @@ async fn what_is_packed_is_unpacked_to_its_limit() {
     }
 }
 
-/// Packed bytes count, too, even if nothing comes of them.
+/// Compressed bytes count toward the limit even if they decompress to nothing.
 #[tokio::test]
 async fn what_is_packed_and_comes_to_nothing_has_an_end() {
     let network = raw(async |mut line| {

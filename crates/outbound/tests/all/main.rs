@@ -1,4 +1,5 @@
-//! The way out, over a network that is made here: names lead where a test says, and what is dialled is recorded.
+//! Integration tests of the client over an in-memory network that resolves names as a test says and records
+//! connections.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod credentials;

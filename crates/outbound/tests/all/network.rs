@@ -1,4 +1,4 @@
-//! A network in memory.
+//! In-memory network: resolver, connector and HTTP server.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -17,12 +17,12 @@ use outbound::{
 };
 use tokio::io::DuplexStream;
 
-/// A place that nobody is kept from.
+/// A public address, which the default policy allows.
 pub const PUBLIC: &str = "203.0.113.7";
 
 type Serve = dyn Fn(SocketAddr, DuplexStream) + Send + Sync;
 
-/// Which addresses names have, who answers at them, and what was dialled.
+/// Addresses of names, the handler of connections, and a record of what was resolved and dialled.
 #[derive(Clone)]
 pub struct Network {
     names: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,
@@ -32,7 +32,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whoever is dialled is served by `serve`, line by line.
+    /// Network whose connections are all handled by `serve`.
     pub fn of_lines(serve: impl Fn(SocketAddr, DuplexStream) + Send + Sync + 'static) -> Self {
         Self {
             names: Arc::default(),
@@ -42,14 +42,14 @@ impl Network {
         }
     }
 
-    /// Whoever is dialled answers requests like this.
+    /// Network whose servers answer HTTP requests with `answer`.
     pub fn new(
         answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + Clone + 'static,
     ) -> Self {
         Self::of_lines(move |_, line| serve(line, answer.clone()))
     }
 
-    /// A name has these addresses each time it is asked for, the last ones for ever.
+    /// Sets the addresses of a name, one list per lookup; the last list repeats.
     pub fn name(self, name: &str, answers: &[&[&str]]) -> Self {
         let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().unwrap()).collect();
         self.names.lock().unwrap().insert(name.to_owned(), answers.iter().map(parse).collect());
@@ -79,7 +79,7 @@ impl Network {
     }
 }
 
-/// Speaks HTTP on a line.
+/// Serves HTTP/1 on a connection.
 pub fn serve<L>(
     line: L,
     answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>> + Send + Sync + Clone + 'static,

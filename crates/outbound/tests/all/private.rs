@@ -1,11 +1,11 @@
-//! What is private is never dialled: not by its address, not by a name, not by a redirect, not by a name that changes its mind.
+//! Private addresses are never dialled, whether given literally, by name, by redirect or by DNS rebinding.
 
 use outbound::{DialError, Failure};
 use proptest::prelude::*;
 
 use crate::network::{Network, PUBLIC, ok, redirect};
 
-/// In the spellings that were tried on others.
+/// Private addresses in the spellings known from SSRF attacks.
 const PRIVATE: &[&str] = &[
     "127.0.0.1",
     "127.8.9.10",
@@ -71,7 +71,7 @@ async fn nobody_is_led_to_what_is_private() {
 
 #[tokio::test]
 async fn a_name_that_changes_its_mind_is_not_asked_again() {
-    // The first answer is checked, and the address of the first answer is dialled.
+    // The first answer is checked, and an address of that answer is dialled.
     let rebinding = network(String::new()).name("rebind.example", &[&[PUBLIC], &["127.0.0.1"]]);
     rebinding.get("http://rebind.example/").await.unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ async fn a_name_that_has_no_address_is_named() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
-    /// Whatever a redirect says: what is dialled is allowed.
+    /// Only allowed addresses are dialled, wherever a redirect points.
     #[test]
     fn wherever_a_redirect_leads_nothing_private_is_dialled(
         scheme in "(http|https|HTTP|file|gopher|//|)",

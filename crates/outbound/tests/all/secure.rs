@@ -1,4 +1,4 @@
-//! Certificates: whose are believed, and one's own.
+//! TLS: trusted authorities and client certificates.
 
 use std::sync::{Arc, Mutex};
 
@@ -35,7 +35,7 @@ impl Authority {
         Identity { certificate: certificate.pem(), key: Secret::new(key.serialize_pem()) }
     }
 
-    /// Serves `a.example` and `b.example`. Whether somebody showed a certificate is recorded.
+    /// Serves `a.example` and `b.example` and records whether the client presented a certificate.
     fn network(&self, seen: &Arc<Mutex<Vec<bool>>>) -> Network {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.as_ref().der().clone()).unwrap();
@@ -89,7 +89,7 @@ async fn only_whom_one_believes_is_talked_to() {
     assert_eq!(network.get_with("https://a.example/", &trusting(&ours)).await.unwrap().body, "secure");
     for access in [trusting(&other), Access::none()] {
         let said = network.get_with("https://a.example/?key=canary", &access).await.unwrap_err();
-        // A machine that trusts nobody says so.
+        // A system without any trusted authority reports `Certificates`.
         let fits = matches!(said, Failure::Tls { .. } | Failure::Certificates { .. });
         assert!(fits && !format!("{said:?}").contains("canary"), "{said}");
     }

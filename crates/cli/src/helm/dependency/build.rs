@@ -1,4 +1,4 @@
-//! Filling `charts/`.
+//! `longshore dependency build`: fills `charts/`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &BuildArgs) -> Outcome {
     }
 }
 
-/// What the lock names; without a lock, what the chart asks for.
+/// Builds from the lock file, or from the chart's dependencies without one.
 fn build(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
     let chart = load(path, profile)?;
     let Some(locked) = &chart.lock else { return update_chart(path, &chart, profile, made, said) };
@@ -38,7 +38,7 @@ fn build(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result
     gather(path, &mut locked.dependencies.clone(), profile, made, said)
 }
 
-/// Finds a version for everything that the chart asks for, fills `charts/`, and writes the lock.
+/// Resolves all dependencies, fills `charts/` and writes the lock file.
 pub fn update(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
     let chart = load(path, profile)?;
     update_chart(path, &chart, profile, made, said)
@@ -80,14 +80,14 @@ fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
     Ok(loaded.chart)
 }
 
-/// The folder that a `file://` address names, from the chart's own.
+/// Folder of a `file://` URL, relative to the chart's folder.
 fn local(path: &Path, repository: &str) -> Result<PathBuf, String> {
     let place = repository.strip_prefix("file://").unwrap_or(repository);
     let folder = clean(&path.join(place));
     if folder.exists() { Ok(folder) } else { Err(format!("directory {} not found", folder.display())) }
 }
 
-/// The path without `.` and `..`, as Go makes it.
+/// Normalises the path as Go does.
 fn clean(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     PathBuf::from(String::from_utf8_lossy(&helm_template::go::path::clean(text.as_bytes())).into_owned())
@@ -139,7 +139,7 @@ fn digest(named: &[Dependency], found: &[Dependency]) -> Result<String, String> 
     Ok(format!("sha256:{}", helm_host::sha256(text.as_bytes())))
 }
 
-/// A version for each dependency, as the lock will hold it.
+/// Resolves a version for every dependency, for the lock file.
 fn resolve(path: &Path, named: &[Dependency], profile: Profile) -> Result<Vec<Dependency>, String> {
     let mut found = Vec::with_capacity(named.len());
     let mut missing = Vec::new();
@@ -185,8 +185,8 @@ fn load_at(path: &Path, profile: Profile) -> Result<Chart, String> {
     Ok(helm_host::load_unasked(path, profile).map_err(|error| error.to_string())?.chart)
 }
 
-/// Packs what lies elsewhere into `charts/`, checks what lies there, and clears away archives that nobody names.
-/// Versions become those of the charts that were packed.
+/// Packs dependencies from other folders into `charts/`, checks those already there, and deletes archives that are not
+/// dependencies. Versions become those of the packed charts.
 fn gather(
     path: &Path,
     dependencies: &mut [Dependency],
@@ -219,7 +219,7 @@ fn gather(
             Err(why) => return Err(not_saved(why, said)),
         }
     }
-    // Nothing is written before all is known to be there.
+    // Nothing is written before all dependencies are found.
     let before = files(&charts)?;
     let mut written = BTreeSet::new();
     for chart in &mut packed {
@@ -275,7 +275,7 @@ fn to_pack(path: &Path, dependency: &Dependency, profile: Profile) -> Result<Cha
     }
 }
 
-/// The files of a folder, by name.
+/// Files of a folder, sorted by name.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let failed = |error: std::io::Error| format!("open {}: {}", folder.display(), reason(&error));
     let mut files = Vec::new();
@@ -289,7 +289,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Deletes an archive, unless it is of a dependency that has no other place.
+/// Deletes an archive unless it belongs to a dependency without a repository.
 fn clear(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut String) {
     let shown = file.display();
     let chart = match helm_host::load_unasked(file, profile) {
@@ -309,7 +309,7 @@ fn clear(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut 
 fn write_lock(path: &Path, lock: &Lock, api_version: &str) -> Result<(), String> {
     let name = if api_version == "v1" { "requirements.lock" } else { "Chart.lock" };
     let file = path.join(name);
-    // A link would have us write somewhere else.
+    // A symbolic link would redirect the write.
     if let Ok(target) = fs::read_link(&file) {
         return Err(format!("the {name} file is a symlink to {}", quote(&target.to_string_lossy())));
     }

@@ -1,4 +1,4 @@
-//! What a chart depends on, as a table.
+//! `longshore dependency list`: a chart's dependencies, as a table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub(super) fn run(args: &ListArgs) -> Outcome {
     Ok(said.into_bytes())
 }
 
-/// The chart has a list of dependencies, be it empty.
+/// Whether the chart has a list of dependencies, even an empty one.
 fn names_any(chart: &Chart) -> bool {
     let is_list = |file: &File| {
         let data = yaml::parse(&file.data).unwrap_or_default();
@@ -46,7 +46,7 @@ fn names_any(chart: &Chart) -> bool {
     !chart.metadata.dependencies.is_empty() || files.any(is_list)
 }
 
-/// The state of a dependency: archives are looked at first, then what was loaded with the chart.
+/// Status of a dependency. Archives are checked first, then charts loaded with the parent.
 fn status(charts: &Path, dependency: &Dependency, parent: &Chart, profile: Profile) -> &'static str {
     let prefix = format!("{}-", dependency.name);
     let named = |path: &PathBuf| {
@@ -77,7 +77,7 @@ fn of_archive(archive: &Path, dependency: &Dependency, profile: Profile) -> &'st
     }
 }
 
-/// What is wrong with the version, if anything is.
+/// Problem with the version, if any.
 fn of_version(version: &str, dependency: &Dependency, profile: Profile) -> Option<&'static str> {
     if *version == *dependency.version {
         return None;
@@ -89,7 +89,7 @@ fn of_version(version: &str, dependency: &Dependency, profile: Profile) -> Optio
     }
 }
 
-/// A line about something in `charts/` that the chart does not name.
+/// Warning about an entry of `charts/` that is not a dependency.
 fn stray(path: &Path, chart: &Chart, profile: Profile) -> Option<String> {
     if !path.is_dir() && path.extension().is_none_or(|end| end != "tgz") {
         return None;
@@ -103,7 +103,7 @@ fn stray(path: &Path, chart: &Chart, profile: Profile) -> Option<String> {
     (!is_named).then(|| format!("WARNING: {shown} is not in Chart.yaml.\n"))
 }
 
-/// What is in a folder, by name; nothing where there is no folder.
+/// Entries of a folder, sorted by name; empty if there is no folder.
 fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

@@ -1,6 +1,6 @@
-//! `longshore dependency`: what a chart depends on, and whether it is there.
+//! `longshore dependency`: lists and builds the dependencies of charts.
 //!
-//! Only what lies on this machine is brought together: charts in `charts/` and those that a `file://` address names.
+//! Only local charts are supported: those in `charts/` and those at `file://` URLs.
 
 pub mod build;
 mod list;

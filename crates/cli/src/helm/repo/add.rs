@@ -38,7 +38,7 @@ pub fn run(args: &AddArgs) -> Outcome {
     if args.workspace.is_some() {
         return Err("--workspace is one of a platform, and you are signed in to none".into());
     }
-    // As Helm: without its index one has nothing of it.
+    // As in Helm, a repository without an index cannot be used.
     if args.no_check.0 {
         return Err("--no-check is one of a platform, and you are signed in to none".into());
     }

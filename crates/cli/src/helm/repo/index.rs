@@ -1,4 +1,4 @@
-//! `longshore repo index`: folders of archives as chart repositories.
+//! `longshore repo index`: builds a repository index from a folder of archives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub fn index(args: &IndexArgs) -> Result<(), String> {
     write(&args.folder.join("index.yaml"), builder, &now())
 }
 
-/// The archives in the folder, and then those in the folders in it.
+/// Archives in the folder, then those in its subfolders.
 fn archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut folders = Vec::new();
@@ -59,14 +59,14 @@ fn archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
         found.push(path);
     }
     for inner in folders {
-        // What cannot be looked into has no archives for us.
+        // Unreadable folders are skipped.
         found.extend(listed(&inner).unwrap_or_default());
     }
     found.retain(|path| path.extension().is_some_and(|end| end == "tgz"));
     Ok(found)
 }
 
-/// What is in a folder, by name; nothing where there is no folder.
+/// Entries of a folder, sorted by name; empty if there is no folder.
 fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut paths = Vec::new();
@@ -78,7 +78,7 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn add(builder: &mut Builder, args: &IndexArgs, archive: &Path, now: &str) -> Result<(), String> {
-    // What is no chart is passed over.
+    // Archives that are not charts are skipped.
     let Ok(loaded) = helm_host::load_unasked(archive, args.helm.profile) else { return Ok(()) };
     let bytes =
         fs::read(archive).map_err(|error| format!("open {}: {}", archive.display(), reason(&error)))?;

@@ -1,6 +1,7 @@
-//! `longshore repo`: which repositories one uses, and making one.
+//! `longshore repo`: manages chart repositories.
 //!
-//! They are those of the platform that one is signed in to (`served`), and else, or with `--local`, those of this machine.
+//! Repositories are those of the platform if the user is signed in (`served`), otherwise, or with `--local`, those of
+//! this machine.
 
 mod add;
 mod index;
@@ -28,7 +29,7 @@ pub struct RepoArgs {
 }
 
 impl RepoArgs {
-    /// The platform whose repositories are meant; nothing: those of this machine are.
+    /// The selected platform, or `None` for the repositories of this machine.
     pub fn platform(&self, world: &World) -> Result<Option<Client>, Failure> {
         let Target { server, ca: _, context, token } = &self.target;
         let said = server.is_some() || context.is_some() || token.is_some();
@@ -44,7 +45,7 @@ impl RepoArgs {
         }
         match world.client(&self.target) {
             Ok(client) => Ok(Some(client)),
-            // Who is signed in nowhere means this machine.
+            // Without a platform, the local repositories are used.
             Err(Failure::NoServer | Failure::SignedOut { .. }) if !said => Ok(None),
             Err(failure) => Err(failure),
         }

@@ -1,4 +1,4 @@
-//! `longshore repo` on a platform: repositories that it reads by itself, for a workspace or for everybody.
+//! `longshore repo` on a platform: repositories of a workspace or of all users.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,13 +29,13 @@ pub async fn run(args: &RepoArgs, client: &Client) -> Outcome {
     }
 }
 
-/// The repositories there.
+/// All visible repositories.
 pub async fn all(client: &Client) -> Result<Vec<Value>, Failure> {
     let answer = client.get("repos").await?;
     Ok(answer["items"].as_array().cloned().unwrap_or_default())
 }
 
-/// The one that a name means: the whole key, or the name in a workspace if there is only one of it.
+/// Finds a repository by its key, or by its name if it is unique.
 pub fn meant<'r>(repos: &'r [Value], name: &str) -> Result<Option<&'r Value>, String> {
     if let Some(repo) = repos.iter().find(|repo| repo["key"] == name) {
         return Ok(Some(repo));
@@ -90,7 +90,7 @@ async fn add(args: &AddArgs, client: &Client) -> Outcome {
     Ok(format!("{name} has been added to the repositories of {}\n", client.server()).into_bytes())
 }
 
-/// What lets one in, if anything was said of it.
+/// Credentials, if any were given.
 fn credentials(args: &AddArgs) -> Result<Option<Value>, String> {
     let login = args.login.clone().asked(args.password_stdin.0)?;
     let file = |name: &str| match name {
@@ -134,7 +134,7 @@ async fn list(args: &ListArgs, client: &Client) -> Outcome {
     Ok(table::text(&head.into_iter().chain(cells).collect::<Vec<_>>(), 0).into_bytes())
 }
 
-/// A platform reads a repository when somebody uses it: this is to see that it can.
+/// The platform reads a repository on demand. This checks that it can.
 async fn update(names: &[String], client: &Client) -> Outcome {
     let repos = all(client).await?;
     let mut chosen = Vec::new();

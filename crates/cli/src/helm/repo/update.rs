@@ -32,7 +32,7 @@ pub fn run(args: &UpdateArgs) -> Outcome {
     let asked = repositories.repositories.iter();
     for entry in asked.filter(|entry| args.names.is_empty() || args.names.contains(&entry.name)) {
         let name = quote(&entry.name);
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = match update(&places, entry) {
             Ok(()) => writeln!(said, "...Successfully got an update from the {name} chart repository"),
             Err(why) => {

@@ -1,4 +1,4 @@
-//! Certificates that follow one another, while somebody else holds the clock.
+//! Certificate renewal, with a manual clock.
 
 use domain::clock::Clock;
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +19,7 @@ fn a_certificate_is_renewed_in_good_time_and_not_by_all_at_once() {
         ("0000aaaa", "2026-01-08T00:00:00Z"), // seven tenths
         ("0064aaaa", "2026-01-09T00:00:00Z"), // 100 thousandths later
         ("00c8aaaa", "2026-01-10T00:00:00Z"), // 200
-        ("00c9aaaa", "2026-01-08T00:00:00Z"), // and round again
+        ("00c9aaaa", "2026-01-08T00:00:00Z"), // wraps around
         ("", "2026-01-08T00:00:00Z"),
         ("é", "2026-01-08T00:00:00Z"),
     ] {
@@ -35,7 +35,7 @@ fn a_certificate_is_renewed_in_good_time_and_not_by_all_at_once() {
     }
 }
 
-/// A machine that is in, or comes in, and stays: one step of it at a time.
+/// A joined node, advanced step by step.
 struct Staying {
     folder: Folder,
     joined: Joined,
@@ -72,7 +72,7 @@ async fn a_machine_that_stays_renews_its_certificate_whatever_comes_between() {
     let mut renewal = Renewal::of(&machine.folder, &machine.identity, Some(600)).unwrap();
     assert!(renewal.next > clock.now() && renewal.next < clock.now() + SignedDuration::from_secs(600));
 
-    // Not yet; then it is time, and nobody decides.
+    // Before the renewal time nothing happens. Then a CSR is created, which stays pending.
     move_to(&clock, renewal.next - SignedDuration::from_secs(1));
     renewal.step(&mut machine.joined).await.unwrap();
     assert_eq!(requests(&world).await.len(), 1);
@@ -85,14 +85,14 @@ async fn a_machine_that_stays_renews_its_certificate_whatever_comes_between() {
     assert_eq!(asked[1].spec.signer_name, "kubernetes.io/kube-apiserver-client-kubelet");
     assert_eq!(asked[1].spec.expiration_seconds, Some(600));
 
-    // Stopped, and begun again: the same request.
+    // After a restart the same CSR is used.
     drop(machine);
     let mut machine = Staying::enter(&args, &clock).await;
     let mut renewal = Renewal::of(&machine.folder, &machine.identity, Some(600)).unwrap();
     renewal.step(&mut machine.joined).await.unwrap();
     assert_eq!(requests(&world).await.len(), 2);
 
-    // Refused: it asks anew, with another key, and not at once.
+    // After a denial a new CSR with another key is created, with a delay.
     world.decides("Denied", "not today").await.unwrap();
     let refused = renewal.step(&mut machine.joined).await.unwrap_err().to_string();
     assert_eq!(refused, "the node was not let in: not today");
@@ -103,7 +103,7 @@ async fn a_machine_that_stays_renews_its_certificate_whatever_comes_between() {
     assert_eq!(requests(&world).await.len(), 3);
     assert_eq!(machine.folder.identity().unwrap().unwrap().certificate, first, "the present one serves");
 
-    // Granted: from now on it is known by the new one.
+    // After approval the node uses the new certificate.
     world.decides("Approved", "").await.unwrap();
     world.cluster.rest().await;
     renewal.step(&mut machine.joined).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_machine_that_stays_renews_its_certificate_whatever_comes_between() {
     machine.joined.live(&node).await.unwrap();
     let der = CertificateDer::from_pem_slice(&identity.certificate).unwrap();
     assert!(world.shown.lock().unwrap().as_deref() == Some(&*der), "it shows the new one");
-    // It was made by the cluster's own clock, which has not moved.
+    // The certificate was issued by the cluster's own clock, which has not moved.
     move_to(&clock, Timestamp::now());
     renewal.step(&mut machine.joined).await.unwrap();
     assert_eq!(requests(&world).await.len(), 3);
@@ -128,7 +128,7 @@ async fn a_machine_that_died_while_it_changed_its_certificate_has_the_new_one() 
     let server: Server = "127.0.0.1:1".parse().unwrap();
     let text = |text: &str| text.as_bytes().to_vec();
     let of = |n: u8| Ok::<_, FolderError>(Asked { key: vec![n], request: vec![n] });
-    // Killed before anything moved, after the key, after the request, and not at all.
+    // Crashes before the first move, after the key, after the request, and after all.
     for moved in 0..=3 {
         let machine = Folder::enter(&dir, &server, "edge-1").unwrap();
         machine.asked(|| of(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The file of contexts: what is kept, for whom, and what a broken one gives away.
+//! Tests of the contexts file: content, permissions, and errors that disclose nothing.
 
 use tempfile::{TempDir, tempdir};
 

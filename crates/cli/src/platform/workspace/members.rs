@@ -1,4 +1,4 @@
-//! Who belongs to a workspace, who was asked to, and with which role.
+//! Members, invitations and roles of a workspace.
 
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
@@ -101,7 +101,7 @@ const MEMBERS: Kind = Kind {
     ],
 };
 
-/// What one was asked to join.
+/// The caller's invitations.
 const OWN_INVITATIONS: Kind = Kind {
     word: "workspace",
     plural: "invitations",
@@ -114,7 +114,7 @@ const OWN_INVITATIONS: Kind = Kind {
     ],
 };
 
-/// Who was asked to join, which is kept as a digest only.
+/// Invitations of a workspace. The invited address is stored as a digest only.
 const INVITATIONS: Kind = Kind {
     word: "invitation",
     plural: "invitations",

@@ -1,6 +1,6 @@
-//! `longshore workspace`: what people share, and who shares it.
+//! `longshore workspace`: workspaces and their namespaces.
 //!
-//! Here: the workspace itself and its namespaces. Who belongs to it: [`members`]; what it may use: [`quota`].
+//! Modules: [`members`] for members and invitations, [`quota`] for quota.
 
 pub mod members;
 pub mod quota;

@@ -1,4 +1,4 @@
-//! What a workspace may use, and how its namespaces share it.
+//! `longshore workspace quota`: a workspace's quota and its namespaces' shares.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn share(text: &str) -> Result<(String, (String, String)), String> {
     }
 }
 
-/// The amounts by resource; one that is named twice is not meant.
+/// Amounts by resource. A resource given twice is an error.
 pub fn amounts<'a>(
     given: impl IntoIterator<Item = &'a (String, String)>,
 ) -> Result<BTreeMap<&'a str, &'a str>, Failure> {
@@ -71,7 +71,7 @@ pub async fn run(args: &QuotaArgs, client: &Client) -> Result<Said, Failure> {
     Ok(Said { out, notes: Vec::new() })
 }
 
-/// What was asked to be set, if anything was.
+/// Request body, or `None` if nothing is to be set.
 fn wanted(args: &QuotaArgs) -> Result<Option<Value>, Failure> {
     let QuotaArgs { workspace: _, whole, shares, output: _ } = args;
     let mut by_namespace = BTreeMap::<&str, Vec<&(String, String)>>::new();
@@ -88,7 +88,7 @@ fn wanted(args: &QuotaArgs) -> Result<Option<Value>, Failure> {
     Ok(wanted.as_object().is_some_and(|fields| !fields.is_empty()).then_some(wanted))
 }
 
-/// A line for each resource; `wide`, one for each namespace too.
+/// One line per resource; with `wide`, also one per namespace.
 fn picture(answer: &Value, wide: bool) -> String {
     let mut rows = vec![["RESOURCE", "NAMESPACE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
     let parts = answer["namespaces"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is done with a release on a platform beside changing what it is made of.
+//! Actions on a release other than install and upgrade, on a platform.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::release::rollback::RollbackArgs;
 use crate::release::test::TestArgs;
 use crate::release::uninstall::{Cascade, UninstallArgs};
 
-/// The answer to a test comes when all tests have run; each has its own time.
+/// The response arrives after all tests have run; each has its own timeout.
 const TESTED_WITHIN: Duration = Duration::from_hours(1);
 
 pub async fn rollback(args: &RollbackArgs, served: &Served) -> Outcome {
@@ -47,7 +47,7 @@ pub async fn rollback(args: &RollbackArgs, served: &Served) -> Outcome {
     Ok(b"Rollback was a success! Happy Helming!\n".to_vec())
 }
 
-/// From here on nothing comes of it.
+/// The release is not reconciled any more, so there is no operation to follow.
 pub async fn suspend(args: &SuspendArgs, served: &Served) -> Outcome {
     let release = served.release(&args.name).await?;
     let asked = release.post("/suspend", &Value::Null).await?;
@@ -57,7 +57,7 @@ pub async fn suspend(args: &SuspendArgs, served: &Served) -> Outcome {
     Ok(format!("release {:?} is suspended; see `longshore resume`\n", args.name).into_bytes())
 }
 
-/// Pause, recover, resume, retry and adopt: a word, and what comes of it.
+/// Pause, recover, resume, retry and adopt: sends the action and follows its operation.
 pub async fn change(act: &str, args: &PauseArgs, served: &Served) -> Outcome {
     let release = served.release(&args.name).await?;
     let asked = release.post(&format!("/{act}"), &Value::Null).await?;
@@ -93,7 +93,7 @@ pub async fn uninstall(args: &UninstallArgs, served: &Served) -> Outcome {
     let mut said = String::new();
     for name in &args.names {
         let release = served.release(name).await?;
-        // What was done before the one that failed was done.
+        // Releases before the failed one were uninstalled, so their output is kept.
         let done = leave(&release, args).await;
         let words = done.map_err(|refusal| Refusal { output: said.clone().into_bytes(), ..refusal })?;
         said.push_str(&words);
@@ -125,7 +125,7 @@ async fn leave(release: &Release<'_>, args: &UninstallArgs) -> Result<String, Re
     Ok(format!("{}release {name:?} uninstalled\n", left_behind(&asked)))
 }
 
-/// A line for each object that stays.
+/// One line per orphaned object.
 fn left_behind(asked: &Value) -> String {
     let mut out = String::new();
     for object in items(asked, "leftBehind") {

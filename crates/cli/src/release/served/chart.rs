@@ -1,4 +1,4 @@
-//! Where the platform finds a chart: in a repository or registry that it reads itself, or in what is brought to it.
+//! Chart sources in requests: a repository or registry that the platform reads, or an uploaded archive.
 
 use helm_chart::archive;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::helm::remote::RemoteArgs;
 use crate::helm::repo::served::{all, key, meant};
 use crate::release::chart::{PROFILE, checked, locate};
 
-/// The chart as a request names it.
+/// Returns the chart source of a request.
 ///
-/// A folder, an archive, an address, and whatever needs credentials of this machine is read here and brought there. A name
-/// `REPO/CHART` means a repository of the platform, or one of this machine where the platform has none of that name.
+/// Folders, archives, URLs and charts that need local credentials are read here and uploaded. `REPO/CHART` names a
+/// repository of the platform, or a local one if the platform has none of that name.
 pub async fn source(served: &Served, name: &str, remote: &RemoteArgs) -> Result<Value, Refusal> {
     let version = Some(remote.wanted()).filter(|version| !version.is_empty());
     if !remote.is_of_this_machine() && !Path::new(name).exists() {
@@ -30,7 +30,7 @@ pub async fn source(served: &Served, name: &str, remote: &RemoteArgs) -> Result<
     bring(served, name, remote).await
 }
 
-/// Takes the chart there.
+/// Uploads the chart.
 async fn bring(served: &Served, name: &str, remote: &RemoteArgs) -> Result<Value, Refusal> {
     let (name, remote) = (name.to_owned(), remote.clone());
     let packed = tokio::task::spawn_blocking(move || pack(&name, &remote)).await;
@@ -39,7 +39,7 @@ async fn bring(served: &Served, name: &str, remote: &RemoteArgs) -> Result<Value
     Ok(json!({"package": text(&kept, "/package")}))
 }
 
-/// An archive as it is, a folder as an archive that comes out the same each time.
+/// Reads an archive unchanged, or packs a folder reproducibly.
 fn pack(name: &str, remote: &RemoteArgs) -> Result<Vec<u8>, String> {
     let path = locate(name, remote)?;
     let chart = checked(&path)?;

@@ -1,4 +1,4 @@
-//! Asking for a release, and changing one.
+//! `longshore install` and `longshore upgrade` on a platform.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::release::output::{as_yaml, encoded, write_yaml};
 use crate::release::place::needs_cluster;
 use crate::release::upgrade::{OldValuesArgs, UpgradeArgs};
 
-/// How long an operation may take, unless somebody says otherwise.
+/// Default timeout of an operation.
 const USUAL: Duration = Duration::from_mins(5);
 
 pub async fn install(args: &InstallArgs, served: &Served) -> Outcome {
@@ -88,7 +88,7 @@ async fn change(release: &Release<'_>, args: &UpgradeArgs, options: Value) -> Ou
     let deploy = &args.deploy;
     let mut body = changed_values(&deploy.values, &args.old_values)?;
     body["chart"] = chart::source(release.served, &args.chart, &deploy.remote).await?;
-    // What nobody says anything of stays as it was; but an administrator states everything.
+    // Options that are not given keep their values, except that an administrator states all of them.
     let stated = deploy.administrator.as_administrator.0;
     if stated || options.as_object().is_some_and(|options| !options.is_empty()) {
         body["options"] = options;
@@ -103,19 +103,19 @@ async fn change(release: &Release<'_>, args: &UpgradeArgs, options: Value) -> Ou
     done(release, &asked, deploy).await
 }
 
-/// Follows what was asked for, and shows what came of it.
+/// Follows the operation and prints the release.
 async fn done(release: &Release<'_>, asked: &Value, deploy: &DeployArgs) -> Outcome {
     let until = if waits(deploy) { Until::Ready } else { Until::Deployed };
     follow(release, text(asked, "/operation"), until).await?;
     status::after(release, deploy.output.output, deploy.shown.hide_notes.0).await
 }
 
-/// The query of an installation or upgrade.
+/// Query of an installation or upgrade.
 fn administrator(deploy: &DeployArgs) -> String {
     query(&[("asAdministrator", deploy.administrator.query())])
 }
 
-/// Flags that a platform has no ear for.
+/// Refuses flags that a platform does not support.
 fn heeded(deploy: &DeployArgs) -> Result<(), Refusal> {
     let DeployArgs { remote: _, values: _, write, wait, labels, output: _, fresh, shown, administrator: _ } =
         deploy;
@@ -141,7 +141,7 @@ fn waits(deploy: &DeployArgs) -> bool {
     matches!(wait, Some(Wait::Watcher)) || wait_for_jobs.0 || deploy.fresh.rollback_on_failure.0
 }
 
-/// How it is to be done, as far as anybody said.
+/// Options given on the command line.
 fn options(deploy: &DeployArgs) -> Value {
     let rows = [
         ("wait", matches!(deploy.wait.wait, Some(Wait::Watcher))),
@@ -160,14 +160,14 @@ fn options(deploy: &DeployArgs) -> Value {
     Value::Object(options)
 }
 
-/// All that was said of values, as one text.
+/// All values given on the command line, merged, as YAML.
 fn values(args: &ValuesArgs) -> Result<String, String> {
     let values = args.read(PROFILE)?;
     if values.is_empty() { Ok(String::new()) } else { write_yaml(&Data::Map(values)) }
 }
 
-/// What becomes of the values of a release: those that are said take the place of those before, as Helm has it, or are put over
-/// them; none said leave them.
+/// Change of the release's values. As with Helm, given values replace the previous ones or are merged over them;
+/// without any, the previous ones stay.
 pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, String> {
     let values = values(args)?;
     let keep = old.reuse_values.0 || old.reset_then_reuse_values.0;
@@ -178,7 +178,7 @@ pub fn changed_values(args: &ValuesArgs, old: &OldValuesArgs) -> Result<Value, S
     })
 }
 
-/// What would be done, in Helm's words. Nothing secret is told.
+/// Prints a dry run in Helm's format, without secrets.
 async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs) -> Outcome {
     let plan = release.post(&format!("/plan{}", administrator(deploy)), body).await?;
     if let Some(encoded) = encoded(deploy.output.output, &plan) {
@@ -206,7 +206,7 @@ async fn planned(release: &Release<'_>, body: &Value, deploy: &DeployArgs) -> Ou
     Ok(out.into_bytes())
 }
 
-/// What there would be no room for, and what could not be looked at; nothing where everything fits.
+/// Missing capacity, and checks that were not possible; empty if everything fits.
 pub fn room(plan: &Value) -> String {
     let short = items(plan, "shortages").iter().map(|short| text(short, "/message"));
     let unlooked = items(plan, "unlooked").iter().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! `longshore diff` on a platform: between two revisions, with what an upgrade would make, or with what is there.
+//! `longshore diff` on a platform: between revisions, with a planned upgrade, or with live objects.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub async fn run(args: &DiffArgs, served: &Served) -> Outcome {
 }
 
 fn printed(found: &Value) -> String {
-    // Line by line: what a chart says moves no cursor.
+    // Escaped line by line, because the text contains content of charts.
     let lines = text(found, "/text").lines().map(|line| tame(&line.replace('\t', "    ")) + "\n");
     coloured(&lines.collect::<String>())
 }

@@ -1,6 +1,6 @@
-//! Following what was asked for, until it is done.
+//! Follows an operation until it is done.
 //!
-//! The work is the platform's: whoever stops listening stops nothing.
+//! The platform does the work. Interrupting the command does not stop the operation.
 
 use std::time::{Duration, Instant};
 
@@ -15,18 +15,18 @@ use crate::platform::events::Events;
 use crate::platform::output::tame;
 use crate::release::progress::Progress;
 
-/// What is waited for.
+/// Condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Everything is written, and the hooks have run.
+    /// All objects are written and the hooks have run.
     Deployed,
-    /// Everything is ready, too.
+    /// All objects are ready too.
     Ready,
-    /// There is no such release any more.
+    /// The release does not exist any more.
     Gone,
 }
 
-/// What an operation has come to, for whoever waits.
+/// State of an operation with respect to the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum End {
     NotYet,
@@ -34,17 +34,17 @@ enum End {
     Failed(String),
 }
 
-/// How often objects are looked at, while nothing is told.
+/// Poll interval of objects while there are no events.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long a platform may be away before one goes home.
+/// How long the platform may be unreachable.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// What a program ends with that was interrupted.
+/// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// Returns when it is done. What it waits for is told on standard error.
+/// Waits until the condition holds. Prints progress to standard error.
 pub async fn follow(release: &Release<'_>, operation: &str, until: Until) -> Result<(), Refusal> {
     let interrupted = async {
-        // Without a signal there is nothing to wait for but the end.
+        // Without signal handling, only the end of the operation is awaited.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -74,7 +74,7 @@ async fn listen(release: &Release<'_>, operation: &str, until: Until) -> Result<
         match ended {
             Ok(End::Done) => return Ok(()),
             Ok(End::Failed(why)) => return Err(why.into()),
-            // It is told no more of what is gone.
+            // There are no further events of a deleted release.
             Ok(End::NotYet) => match absent(client.get(&path).await) {
                 Ok(None) if until == Until::Gone => return Ok(()),
                 Ok(None) => return Err(format!("there is no release {:?} any more", release.name).into()),
@@ -86,7 +86,7 @@ async fn listen(release: &Release<'_>, operation: &str, until: Until) -> Result<
             {
                 return Ok(());
             }
-            // The platform may be starting anew.
+            // The platform may be restarting.
             Err(Failure::Unreachable { .. } | Failure::Silent { .. }) if heard.elapsed() < PATIENCE => {}
             Err(failure) => {
                 let again = release.look_again();
@@ -125,7 +125,7 @@ async fn until_end(
     }
 }
 
-/// Whether what is waited for has come. Pure.
+/// Whether the condition holds. Pure: no I/O, no clock.
 fn end(operation: &Value, until: Until) -> End {
     let step_of = |name: &str| items(operation, "steps").iter().find(|step| step["name"] == name);
     let state_of =
@@ -139,7 +139,8 @@ fn end(operation: &Value, until: Until) -> End {
     if let Some((_, note)) = states.iter().find(|(state, _)| *state == "failed") {
         return End::Failed(tame(if note.is_empty() { "it failed" } else { note }));
     }
-    // One that ended and is not over was tried in vain, and is tried again: whoever waits wants to know now.
+    // A step that is running although it has ended before has failed and is being retried. The failure is reported
+    // immediately.
     if let Some(tried) =
         step_of("deployed").filter(|step| step["state"] == "running" && step["at"].is_string())
     {
@@ -151,18 +152,18 @@ fn end(operation: &Value, until: Until) -> End {
     if states.iter().all(|(state, _)| *state == "done") { End::Done } else { End::NotYet }
 }
 
-/// What was told so far.
+/// Progress printed so far.
 struct Telling {
     progress: Progress,
     notes: Vec<String>,
 }
 
 impl Telling {
-    /// What holds an operation up, once each.
+    /// Prints why an operation waits, each reason once.
     fn steps(&mut self, release: &Release<'_>, operation: &Value) {
         for step in items(operation, "steps").iter().filter(|step| text(step, "/state") == "running") {
             let note = text(step, "/note");
-            // Of what is not ready more is told, object by object.
+            // For objects that are not ready, details are printed per object.
             if text(step, "/name") != "ready"
                 && !note.is_empty()
                 && !self.notes.iter().any(|told| told == note)
@@ -173,9 +174,9 @@ impl Telling {
         }
     }
 
-    /// How the objects do that are not ready.
+    /// Prints the progress of objects that are not ready.
     async fn objects(&self, release: &Release<'_>) {
-        // Until something is deployed there are none; and whoever waits learns of failures by the operation.
+        // Before the first deployment there are no objects. Failures are reported by the operation.
         let Ok(seen) = release.get("/resources").await else { return };
         for object in items(&seen, "objects") {
             if let Some(step) = step(object) {

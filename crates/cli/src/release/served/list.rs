@@ -1,4 +1,4 @@
-//! `longshore list` on a platform: the releases that one may see.
+//! `longshore list` on a platform: the releases visible to the user.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::release::list::{ListArgs, StateArgs};
 use crate::release::output::encoded;
 use crate::release::place::needs_cluster;
 
-/// How many come at once.
+/// Page size.
 const PAGE: usize = 500;
-/// How often a list that is watched is looked at.
+/// Poll interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
-/// As much of a message as a line has room for.
+/// Maximum length of a message in a table.
 const MESSAGE: usize = 60;
 
 pub async fn run(args: &ListArgs, served: &Served) -> Outcome {
@@ -49,14 +49,14 @@ pub async fn run(args: &ListArgs, served: &Served) -> Outcome {
     Ok(table(&releases, !args.no_headers.0, served).into_bytes())
 }
 
-/// All that are meant, in order.
+/// All matching releases, sorted.
 async fn find(args: &ListArgs, name: Option<&Regex>, served: &Served) -> Result<Vec<Value>, Refusal> {
     let namespace = if args.all_namespaces.0 { None } else { Some(served.namespace().await?) };
     let selector = Some(args.selector.clone()).filter(|selector| !selector.is_empty());
     let sort = match (args.date.0, args.reverse.0) {
         (false, false) => "name",
         (false, true) => "-name",
-        // Helm's newest comes last.
+        // Helm's `--date` sorts the newest last.
         (true, false) => "updated",
         (true, true) => "-updated",
     };
@@ -88,7 +88,7 @@ async fn find(args: &ListArgs, name: Option<&Regex>, served: &Served) -> Result<
     Ok(found.into_iter().skip(args.offset).take(most).collect())
 }
 
-/// Whether a release in that state is meant; where nothing is said, all are.
+/// Whether a state matches the given filters. Without filters all do.
 fn wanted(states: &StateArgs, state: &str) -> bool {
     let rows: [(bool, &[&str]); 4] = [
         (
@@ -114,7 +114,7 @@ fn wanted(states: &StateArgs, state: &str) -> bool {
     states.all.0 || rows.iter().all(|row| !row.0) || rows.iter().any(|row| row.0 && row.1.contains(&state))
 }
 
-/// The last part of its key.
+/// Last segment of the release's key.
 fn named(release: &Value) -> &str {
     text(release, "/key").rsplit('/').next().unwrap_or_default()
 }
@@ -163,7 +163,7 @@ fn row(release: &Value, served: &Served) -> Vec<String> {
     ]
 }
 
-/// The list, and then a line for each release that is another than before, as kubectl does.
+/// Prints the list and then a line for every changed release, as kubectl does.
 async fn watch(args: &ListArgs, name: Option<&Regex>, served: &Served, first: &[Value]) -> Outcome {
     let print = |text: &str| crate::print(text).map_err(|error| Refusal::from(error.to_string()));
     let known = |releases: &[Value]| -> BTreeMap<String, Value> {
@@ -187,7 +187,7 @@ async fn watch(args: &ListArgs, name: Option<&Regex>, served: &Served, first: &[
     }
 }
 
-/// What of a release is worth a new line.
+/// Fields whose change prints a new line.
 fn steady(release: &Value) -> Value {
     json!([release["state"], release["revision"], release["ready"], release["objects"], release["message"]])
 }

@@ -1,4 +1,4 @@
-//! `longshore logs` on a platform: what containers print, once or as it comes.
+//! `longshore logs` on a platform.
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn why(log: &Value) {
     eprintln!("{of}{}", tame(text(log, "/why")));
 }
 
-/// Prints what comes until the release is gone, nobody reads, or one may listen no more.
+/// Prints lines until the release is deleted, standard output is closed, or access is revoked.
 async fn follow(args: &LogsArgs, mut events: Events) -> Outcome {
     let printer = Printer::following(args);
     while let Some(told) = events.next().await? {

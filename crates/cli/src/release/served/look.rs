@@ -1,4 +1,4 @@
-//! `longshore history` and `longshore get` on a platform. What is sensitive comes masked.
+//! `longshore history` and `longshore get` on a platform. Sensitive values are masked.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::release::output::{ansic, as_yaml, encoded};
 pub async fn history(args: &HistoryArgs, served: &Served) -> Outcome {
     let release = served.release(&args.name).await?;
     let history = release.get("/history").await?;
-    // The platform has the newest first, and Helm last.
+    // The platform lists the newest revision first, Helm last.
     let mut revisions: Vec<Value> = items(&history, "items").iter().take(args.max).cloned().collect();
     revisions.reverse();
     if let Some(encoded) = encoded(args.output.output, &revisions.clone().into()) {
@@ -87,7 +87,7 @@ async fn user_values(release: &Release<'_>, revision: &Revision, all: bool) -> R
 
 async fn values(release: &Release<'_>, revision: &Revision, all: bool, format: Format) -> Outcome {
     let values = user_values(release, revision, all).await?;
-    // Helm prints `null` where nobody said anything.
+    // Helm prints `null` without user-supplied values.
     let is_empty = values.as_object().is_none_or(serde_json::Map::is_empty);
     let values = if !all && is_empty { Value::Null } else { values };
     encoded(format, &values).unwrap_or_else(|| {
@@ -96,7 +96,7 @@ async fn values(release: &Release<'_>, revision: &Revision, all: bool, format: F
     })
 }
 
-/// The revision that is meant, as the history has it.
+/// The requested revision from the history.
 async fn one(release: &Release<'_>, revision: &Revision) -> Read<Value> {
     let history = release.get("/history").await?;
     let wanted = revision.revision;

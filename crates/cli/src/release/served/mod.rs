@@ -1,7 +1,11 @@
-//! What the commands do on a platform: they ask for it by REST, and follow what comes of it.
+//! Release commands on a platform, through its REST API.
 //!
-//! Modules in reading order: which chart (`chart`), asking for a release and changing it (`deploy`), what is done with one
-//! (`acts`), following an operation (`follow`), lists and looks (`list`, `status`, `look`, `diff`, `logs`).
+//! Modules:
+//! - `chart`: chart sources in requests
+//! - `deploy`: install and upgrade
+//! - `acts`: other actions
+//! - `follow`: waiting for operations
+//! - `list`, `status`, `look`, `diff`, `logs`: reading
 
 mod acts;
 mod chart;
@@ -25,15 +29,15 @@ use crate::helm::{Outcome, Refusal};
 use crate::platform::Failure;
 use crate::platform::client::{Client, segment};
 
-/// A platform, for somebody who is signed in.
+/// A platform, with credentials.
 pub struct Served {
     client: Client,
-    /// What was said of the namespace.
+    /// Namespace from the command line or the environment.
     namespace: Option<String>,
     clock: Arc<dyn Clock>,
 }
 
-/// One release there, whether there is such a one or not.
+/// A release by namespace and name; it may not exist.
 struct Release<'s> {
     served: &'s Served,
     namespace: String,
@@ -72,7 +76,7 @@ impl Served {
         self.clock.now()
     }
 
-    /// The one that was said, or one's own.
+    /// The given namespace, or the user's own.
     async fn namespace(&self) -> Result<String, Refusal> {
         if let Some(said) = &self.namespace {
             return Ok(said.clone());
@@ -80,7 +84,7 @@ impl Served {
         let session = self.client.get("session").await?;
         let own = session["user"]["id"].as_str().unwrap_or_default();
         let workspaces = session["workspaces"].as_array().map(Vec::as_slice).unwrap_or_default();
-        // Everybody's first namespace is called as they are.
+        // A user's personal workspace and its first namespace are named by the user id.
         if !own.is_empty() && workspaces.iter().any(|workspace| workspace["name"] == own) {
             return Ok(own.to_owned());
         }
@@ -106,18 +110,18 @@ impl Release<'_> {
         self.served.client.post(&self.path(part), body).await
     }
 
-    /// Nothing, where there is no such release.
+    /// The release, or `None` if it does not exist.
     async fn if_there(&self) -> Result<Option<Value>, Failure> {
         absent(self.get("").await)
     }
 
-    /// How one looks at it later.
+    /// Command that shows the release's status.
     fn look_again(&self) -> String {
         format!("longshore status {} -n {}", self.name, self.namespace)
     }
 }
 
-/// What is not there is no failure.
+/// Converts "not found" to `None`.
 fn absent(answer: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -126,7 +130,7 @@ fn absent(answer: Result<Value, Failure>) -> Result<Option<Value>, Failure> {
     }
 }
 
-/// The text at a place of an answer; nothing where there is none.
+/// String at a JSON pointer, or an empty one.
 fn text<'v>(value: &'v Value, place: &str) -> &'v str {
     value.pointer(place).and_then(Value::as_str).unwrap_or_default()
 }
@@ -139,7 +143,7 @@ fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
     value[name].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A query of what has a value.
+/// Query string of the pairs that have a value.
 fn query(pairs: &[(&str, Option<String>)]) -> String {
     let said = pairs.iter().filter_map(|(name, value)| Some(format!("{name}={}", segment(value.as_ref()?))));
     let said: Vec<String> = said.collect();

@@ -1,4 +1,4 @@
-//! `longshore status` on a platform: how a release stands, object by object.
+//! `longshore status` on a platform: the release and its objects.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::release::output::encoded;
 use crate::release::place::needs_cluster;
 use crate::release::status::StatusArgs;
 
-/// How often a release that is watched is looked at.
+/// Poll interval of `--watch`.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub async fn run(args: &StatusArgs, served: &Served) -> Outcome {
@@ -24,7 +24,7 @@ pub async fn run(args: &StatusArgs, served: &Served) -> Outcome {
     if !args.watch.0 {
         return Ok(shown.into_bytes());
     }
-    // One picture after the other, whenever it is another, until somebody has seen enough.
+    // Prints again after every change, until interrupted.
     crate::print(&shown).map_err(|error| error.to_string())?;
     loop {
         tokio::time::sleep(LOOK).await;
@@ -36,7 +36,7 @@ pub async fn run(args: &StatusArgs, served: &Served) -> Outcome {
     }
 }
 
-/// All but how long ago something was.
+/// The output without relative times.
 fn steady(shown: &str) -> String {
     shown.lines().filter(|line| !line.starts_with("LAST DEPLOYED:")).collect()
 }
@@ -47,7 +47,7 @@ async fn whole(
     hide_notes: bool,
 ) -> Result<String, crate::helm::Refusal> {
     let view = release.get("").await?;
-    // What was not deployed yet has neither.
+    // Absent before the first deployment.
     let resources = absent(release.get("/resources").await)?;
     if let Some(encoded) = {
         let mut all = view.clone();
@@ -67,7 +67,7 @@ async fn whole(
     Ok(out)
 }
 
-/// What is printed once something was done with a release.
+/// Prints the release after an action.
 pub async fn after(release: &Release<'_>, format: Format, hide_notes: bool) -> Outcome {
     let view = release.get("").await?;
     if let Some(encoded) = encoded(format, &view) {
@@ -77,7 +77,7 @@ pub async fn after(release: &Release<'_>, format: Format, hide_notes: bool) -> O
     Ok(format!("{}{}", head(&view, release), said(notes.as_ref())).into_bytes())
 }
 
-/// What it is and how it does, a line each.
+/// Header lines of the release.
 fn head(view: &Value, release: &Release<'_>) -> String {
     let now = release.served.now();
     let part = |place: &str, show: Show| cell(view, place, show, now);
@@ -134,7 +134,7 @@ fn objects(resources: &Value) -> String {
 
 fn said(notes: Option<&Value>) -> String {
     let notes = notes.map(|notes| text(notes, "/notes").trim().to_owned()).unwrap_or_default();
-    // Line by line: what a chart says may have several, but moves no cursor.
+    // Escaped line by line: notes may have several lines, but their control characters are not printed.
     let lines: Vec<String> = notes.lines().map(tame).collect();
     if notes.is_empty() { String::new() } else { format!("NOTES:\n{}\n", lines.join("\n")) }
 }

@@ -1,4 +1,4 @@
-//! Sums in a quota's words, and the law that they add up.
+//! Tests of quota usage, and the property that sums add up.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

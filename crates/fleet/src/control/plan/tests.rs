@@ -1,4 +1,4 @@
-//! The plan for a node, by cases.
+//! Tests of node plans, by cases.
 
 #![expect(clippy::needless_pass_by_value, reason = "what a test says of an object is said once")]
 
@@ -27,7 +27,7 @@ fn pool(name: &str, spec: Value, tenant: Option<&str>) -> Arc<Pool> {
     Arc::new(Pool::of(serde_json::from_value(told).unwrap()))
 }
 
-/// What the node looks like after the plan was carried out.
+/// The node after its plan was executed.
 fn after(worn: &Worn, pools: &[Arc<Pool>]) -> Worn {
     plan(worn, pools).unwrap_or_else(|| worn.clone())
 }
@@ -58,7 +58,7 @@ fn which_pool_a_node_is_in() {
         (json!({HAND: "a"}), Some(("a", By::Hand))),
         (json!({WISH: "b", HAND: "a"}), Some(("b", By::Wish))),
         (json!({WISH: ""}), None),
-        // Whoever wishes for what is not there does not get another one instead.
+        // A node whose desired pool does not exist gets no other.
         (json!({WISH: "gone", HAND: "a", "zone": "a"}), None),
         (json!({HAND: "gone", "zone": "a"}), None),
         (json!({"zone": "a"}), Some(("by-zone", By::Selector))),
@@ -66,7 +66,7 @@ fn which_pool_a_node_is_in() {
         (json!({"site": "x"}), Some(("listed", By::Selector))),
         (json!({"site": "y"}), None),
         (json!({"site": "x", "off": ""}), None),
-        // A tenant's pool is for their nodes alone.
+        // A tenant's pool takes only that tenant's nodes.
         (json!({"zone": "a", "openyurt/tenant": "u1"}), Some(("a-tenants-zone", By::Selector))),
         (json!({"zone": "a", "openyurt/tenant": "u2"}), Some(("by-zone", By::Selector))),
         (json!({WISH: "u1-pool"}), None),
@@ -92,19 +92,19 @@ fn a_pool_dresses_its_nodes_and_remembers_what_was_there() {
     let pools = [pool("p", spec, None)];
     let dressed = after(&node, &pools);
     let mut patch = node.patch(&dressed, Some("7"));
-    // JSON inside JSON.
+    // The annotation's value is JSON text.
     let memory = &mut patch["metadata"]["annotations"]["nodepool.openyurt.io/previous-attributes"];
     *memory = serde_json::from_str(memory.as_str().unwrap()).unwrap();
     insta::assert_json_snapshot!(patch);
     assert_eq!(plan(&dressed, &pools), None, "nothing to do twice");
 
-    // Out of the pool, it is as it was.
+    // Without the pool the node is restored.
     let mut leaving = dressed.clone();
     leaving.labels.remove("apps.openyurt.io/desired-nodepool");
     let mut expected = node.clone();
     expected.labels.remove("apps.openyurt.io/desired-nodepool");
     assert!(after(&leaving, &pools).is_like(&expected), "{:?}", after(&leaving, &pools));
-    // So it is when the pool is gone.
+    // It is also restored when the pool is deleted.
     assert!(after(&dressed, &[]).is_like(&node));
 }
 
@@ -117,7 +117,7 @@ fn what_somebody_changed_in_a_pool_is_put_right_and_theirs_when_the_node_leaves(
     let again = after(&changed, &pools);
     assert_eq!(again.labels["region"], "hz");
     assert_eq!(after(&again, &[]).labels["region"], "somebody's");
-    // They took it away: so it stays when the node leaves.
+    // The label was removed by a user, so it is not restored when the node leaves.
     changed.labels.remove("region");
     let again = after(&changed, &pools);
     assert_eq!(again.labels["region"], "hz");
@@ -132,7 +132,7 @@ fn what_leaves_the_pool_leaves_its_nodes() {
     assert_eq!((dressed.labels["a"].as_str(), dressed.labels["b"].as_str()), ("1", "2"));
     let less = after(&dressed, &with(json!({"a": "3"})));
     assert_eq!((less.labels["a"].as_str(), less.labels["b"].as_str()), ("3", "old"));
-    // Somebody put it there by hand: the label of the pool itself is theirs to take away.
+    // The membership label was set by a user, so the controller does not remove it.
     let left = after(&less, &[]);
     assert!(left.is_like(&node), "{left:?}");
     assert_eq!(left.labels["apps.openyurt.io/nodepool"], "p");
@@ -145,7 +145,7 @@ fn a_memory_that_cannot_be_read_is_none() {
         json!([]),
     );
     assert_eq!(plan(&node, &[]), None);
-    // OpenYurt's own has no `before`.
+    // OpenYurt's own format has no `before`.
     let text = json!({"labels": {"a": "b"}, "taints": [{"key": "t", "effect": "NoSchedule"}]}).to_string();
     let node = worn(
         json!({"name": "n", "labels": {"a": "b"}, "annotations": {"nodepool.openyurt.io/previous-attributes": text}}),
@@ -157,7 +157,7 @@ fn a_memory_that_cannot_be_read_is_none() {
 
 #[test]
 fn no_memory_makes_a_node_somebody_elses() {
-    // A machine may write annotations of its own node.
+    // A node may write its own annotations.
     let forged = json!({
         "labels": {"openyurt/tenant": "u1", "kubernetes.io/hostname": "n"},
         "taints": [{"key": "openyurt/tenant", "value": "u1", "effect": "NoSchedule"}],
