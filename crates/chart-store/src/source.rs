@@ -95,13 +95,11 @@ impl Fetched {
             done => done,
         };
         match loaded {
-            Err(ChartError::Load(error)) if error.is_too_large() => {
-                Err(ChartError::Unpacked {
-                    unpacked: LARGEST_UNPACKED,
-                    parsed: LARGEST_PARSED,
-                    templates: LARGEST_TEMPLATES,
-                })
-            }
+            Err(ChartError::Load(error)) if error.is_too_large() => Err(ChartError::Unpacked {
+                unpacked: LARGEST_UNPACKED,
+                parsed: LARGEST_PARSED,
+                templates: LARGEST_TEMPLATES,
+            }),
             done => done,
         }
     }

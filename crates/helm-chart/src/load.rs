@@ -454,10 +454,8 @@ mod tests {
                 ("charts/b/templates/a", b"12345"),
                 ("files/a", b"a longer text"),
             ];
-            let file = |(name, data): (&str, &[u8])| File {
-                name: name.into(),
-                data: Bytes::copy_from_slice(data),
-            };
+            let file =
+                |(name, data): (&str, &[u8])| File { name: name.into(), data: Bytes::copy_from_slice(data) };
             Loader::with_limits(Profile::Helm4, limits).files(files.into_iter().map(file).collect())
         };
         assert!(chart(b"12345").is_ok());

@@ -234,12 +234,7 @@ fn size(chart: &Chart) -> usize {
     own + chart.dependencies.iter().map(size).sum::<usize>()
 }
 
-fn read(
-    name: &str,
-    data: &Bytes,
-    functions: &Functions,
-    budget: &Budget<'_>,
-) -> Result<Parsed, ParseError> {
+fn read(name: &str, data: &Bytes, functions: &Functions, budget: &Budget<'_>) -> Result<Parsed, ParseError> {
     let functions = Counting { functions, keys: Cell::new(0) };
     let file = parse::File::parse(name, data, &functions, budget)?;
     Ok(Parsed { file, keys: functions.keys.get() })
@@ -329,7 +324,8 @@ mod tests {
 
     #[test]
     fn kept_trees_are_weighed_and_bounded_over_all_charts() {
-        let file = |n: usize| File { name: "a".into(), data: format!("{{{{ .b }}}}{n}").repeat(1_000).into() };
+        let file =
+            |n: usize| File { name: "a".into(), data: format!("{{{{ .b }}}}{n}").repeat(1_000).into() };
         let memory = CacheMemory::new(1 << 20);
         let charts: Vec<_> = (0..4).map(|_| Prepared::within(Chart::default(), &memory)).collect();
         for (n, chart) in charts.iter().enumerate() {

@@ -44,7 +44,8 @@ pub(crate) fn render(
     overlooked: &mut Vec<Overlooked>,
 ) -> Result<Vec<Rendered>, String> {
     let root = &chart.metadata.name;
-    let found = collect(chart, values, common, setting.budget).map_err(|why| format!("chart {root}: {why}"))?;
+    let found =
+        collect(chart, values, common, setting.budget).map_err(|why| format!("chart {root}: {why}"))?;
     let names = in_order(found.keys());
     let mut parsed = Vec::with_capacity(names.len());
     let mut texts = RenderedTexts::default();

@@ -107,11 +107,7 @@ impl Helm {
     }
 
     pub(crate) fn cluster(&self) -> Cluster {
-        Cluster {
-            client: self.objects.clone(),
-            discovery: self.discovery.clone(),
-            flow: self.flow.clone(),
-        }
+        Cluster { client: self.objects.clone(), discovery: self.discovery.clone(), flow: self.flow.clone() }
     }
 
     /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.

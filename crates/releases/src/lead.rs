@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn workspaces_of_one_account_share_its_slots() {
-        let people = Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "uaaaaaaaaaa"), ("other", "ubbbbbbbbbb")]);
+        let people =
+            Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "uaaaaaaaaaa"), ("other", "ubbbbbbbbbb")]);
         let personal: WorkspaceName = "uaaaaaaaaaa".parse().unwrap();
         assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, "blog"));
         assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, personal.as_str()));

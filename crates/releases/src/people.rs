@@ -73,9 +73,9 @@ pub(crate) fn is_of_owner(
     workspace: &str,
     object: &ObjectMeta,
 ) -> bool {
-    people.workspace_of(namespace).is_some_and(|owner| {
-        owner.as_str() == workspace && is_of_living_workspace(people, &owner, object)
-    })
+    people
+        .workspace_of(namespace)
+        .is_some_and(|owner| owner.as_str() == workspace && is_of_living_workspace(people, &owner, object))
 }
 
 /// The flow of a workspace in pools and fair queues: its account or, where it has budgets of its own, itself. The name of a workspace

@@ -103,7 +103,13 @@ async fn account_multiplies_its_package_quota_by_workspaces() {
         for chart in ["c0", "d", "e"] {
             put(chart, &workspace(name)).await.unwrap();
         }
-        assert!(put("f", &workspace(name)).await.unwrap_err().to_string().contains(&format!("workspace `{name}`")));
+        assert!(
+            put("f", &workspace(name))
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains(&format!("workspace `{name}`"))
+        );
     }
 }
 

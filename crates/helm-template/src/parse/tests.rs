@@ -148,7 +148,8 @@ fn charged(text: &str, limits: Limits) -> (Result<File, ParseError>, u64, usize)
 #[test]
 fn parsing_is_charged_by_the_nodes_of_its_trees() {
     let limits = Limits::default();
-    let pieces = ["{{.a}}", "{{1}} ", "{{if 1}}{{end}}", "{{f 1 2 3}}", "{{\"x\"}}", "{{define \"N\"}}{{end}}"];
+    let pieces =
+        ["{{.a}}", "{{1}} ", "{{if 1}}{{end}}", "{{f 1 2 3}}", "{{\"x\"}}", "{{define \"N\"}}{{end}}"];
     for piece in pieces {
         let text = |count: usize| (0..count).map(|n| piece.replace('N', &n.to_string())).collect::<String>();
         let (few, many) = (charged(&text(100), limits), charged(&text(10_000), limits));
@@ -170,7 +171,10 @@ fn parsing_is_charged_by_the_nodes_of_its_trees() {
 fn parsing_ends_at_the_limits_of_its_budget() {
     let memory = Limits { memory: 1 << 20, ..Limits::default() };
     let steps = Limits { steps: 10_000, ..Limits::default() };
-    for (limits, why) in [(memory, "too much memory: stopped after 1048576 bytes"), (steps, "too much work: stopped after 10000 steps")] {
+    for (limits, why) in [
+        (memory, "too much memory: stopped after 1048576 bytes"),
+        (steps, "too much work: stopped after 10000 steps"),
+    ] {
         let (refused, ..) = charged(&"{{.a}}".repeat(100_000), limits);
         assert_eq!(refused.err(), Some(ParseError::Budget(why.into())));
     }

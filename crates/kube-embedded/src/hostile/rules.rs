@@ -54,7 +54,10 @@ async fn rules_of_a_role_with_many_bindings_are_listed_once() {
     let status = &answer["status"];
     let listed = status["resourceRules"].as_array().unwrap();
     let of_role = listed.iter().filter(|rule| rule["resources"] == json!(["pods"])).count();
-    assert_eq!((of_role, &status["incomplete"], &status["evaluationError"]), (100, &json!(false), &Value::Null));
+    assert_eq!(
+        (of_role, &status["incomplete"], &status["evaluationError"]),
+        (100, &json!(false), &Value::Null)
+    );
     tenant.cluster.stop();
 }
 

@@ -30,7 +30,13 @@ impl Tenant {
     }
 
     /// The answer, of which the body has not been read.
-    pub async fn begin(&self, method: &str, path: &str, media: &str, body: Vec<u8>) -> Response<kube::client::Body> {
+    pub async fn begin(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: Vec<u8>,
+    ) -> Response<kube::client::Body> {
         let request = http::Request::builder()
             .method(method)
             .uri(path)
@@ -40,7 +46,13 @@ impl Tenant {
         self.client.send(request.body(body.into()).unwrap()).await.unwrap()
     }
 
-    pub async fn send(&self, method: &str, path: &str, media: &str, body: impl Into<Vec<u8>>) -> (u16, Value) {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: impl Into<Vec<u8>>,
+    ) -> (u16, Value) {
         let answer = self.begin(method, path, media, body.into()).await;
         let code = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();

@@ -15,9 +15,9 @@ use kube_apply::Object;
 use kube_types::HelmRelease;
 use serde_json::Value;
 
+use super::Error;
 use super::versions::VERSION;
 use super::view::{ChartView, ReleaseView, RevisionView, ValuesView};
-use super::Error;
 use crate::Releases;
 use crate::release::ledger;
 use crate::values::Sensitive;

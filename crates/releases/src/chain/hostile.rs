@@ -98,10 +98,7 @@ fn retained_keys_of_large_maps_end_at_the_budget() {
 fn deletions_from_long_primitive_lists_end_at_the_budget() {
     let list: Vec<String> = (0..20_000).map(|n| format!("k{n:05}")).collect();
     let gone = items(20_000, |n| format!("x{n:05}"));
-    refused_patch(
-        json!({"anything": list}),
-        &format!("$deleteFromPrimitiveList/anything: [{gone}]"),
-    );
+    refused_patch(json!({"anything": list}), &format!("$deleteFromPrimitiveList/anything: [{gone}]"));
 }
 
 #[test]

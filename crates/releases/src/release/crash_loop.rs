@@ -28,9 +28,8 @@ pub(super) fn pause(
     ended: bool,
 ) -> Option<Duration> {
     let is_preparing = |status: &HelmReleaseStatus| generation.is_some() && status.preparing == generation;
-    let interrupted = |status: &&HelmReleaseStatus| {
-        status.operation.is_some() || (is_preparing(status) && !ended)
-    };
+    let interrupted =
+        |status: &&HelmReleaseStatus| status.operation.is_some() || (is_preparing(status) && !ended);
     let status = status.filter(interrupted)?;
     // Another spec has all its attempts.
     let is_same = status.observed_generation == generation || is_preparing(status);

@@ -67,7 +67,8 @@ impl Controller {
         let judged = pool.merge(texts, move |gathered, admission| {
             judge(ready.chart(), &digest, &options, gathered, admission)
         });
-        let Judged { values, hash, spec_hash, sensitive, bytes } = judged.await.map_err(|error| not_gathered(&error))?;
+        let Judged { values, hash, spec_hash, sensitive, bytes } =
+            judged.await.map_err(|error| not_gathered(&error))?;
         let held = pool.hold(bytes).map_err(|error| not_gathered(&error.into()))?;
         drop(fetched);
         Ok(Wanted { chart, values, hash, spec_hash, sensitive, held })
@@ -113,7 +114,9 @@ fn not_gathered(error: &GatherError) -> Failure {
         GatherError::Values(error) if error.kind() == Kind::NotFound => (Kind::Unavailable, "BadValues"),
         GatherError::Values(error) => (error.kind(), "BadValues"),
         GatherError::Work(WorkError::Rejected(_)) => (Kind::Exhausted, EXHAUSTED),
-        GatherError::Work(WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_)) => (Kind::Timeout, "TimedOut"),
+        GatherError::Work(WorkError::DeadlineExceeded(_) | WorkError::Interrupted(_)) => {
+            (Kind::Timeout, "TimedOut")
+        }
         GatherError::Work(WorkError::Panicked) | GatherError::Stopped(_) => (Kind::Internal, "BadValues"),
     };
     failure(kind, reason, error.to_string())

@@ -27,9 +27,9 @@ use helm_chart::values::{overlay, read as read_values};
 use helm_release::render::share::WorkError;
 use helm_template::budget::Admission;
 use helm_template::data::{Data, Members};
+use helm_template::profile::Profile;
 use helm_template::value::Str;
 use helm_template::{json, yaml};
-use helm_template::profile::Profile;
 use kube_types::release::{HelmReleaseSpec, Reference, ValuesKind, ValuesReference};
 use serde_json::{Map, Value};
 
@@ -141,14 +141,24 @@ impl Texts {
     /// One text of a caller's.
     pub fn one(place: &str, text: String) -> Self {
         let mut texts = Self::default();
-        texts.push_unchecked(Layer { place: place.to_owned(), text: text.into_bytes(), target: None, secret: false });
+        texts.push_unchecked(Layer {
+            place: place.to_owned(),
+            text: text.into_bytes(),
+            target: None,
+            secret: false,
+        });
         texts
     }
 
     /// With another text over it.
     #[must_use]
     pub fn over(mut self, place: &str, text: String) -> Self {
-        self.push_unchecked(Layer { place: place.to_owned(), text: text.into_bytes(), target: None, secret: false });
+        self.push_unchecked(Layer {
+            place: place.to_owned(),
+            text: text.into_bytes(),
+            target: None,
+            secret: false,
+        });
         self
     }
 

@@ -13,7 +13,9 @@ use helm_template::data::Members;
 use serde::Serialize;
 
 use super::leaves::{self, Weight};
-use super::{GatherError, Gathered, Layers, Reader, Sensitive, Texts, fetch, has_aliases, merge, schema, spec_hash};
+use super::{
+    GatherError, Gathered, Layers, Reader, Sensitive, Texts, fetch, has_aliases, merge, schema, spec_hash,
+};
 
 /// Texts below this size are worked on at once: they take less than a millisecond.
 const INLINE_BYTES: usize = 8 << 10;
@@ -113,7 +115,8 @@ pub fn judge(
 /// About what the mask of the values at these places takes.
 fn mask_bytes(values: &Members, places: &BTreeSet<String>) -> usize {
     let texts = leaves::within(values, places);
-    let texts = texts.into_iter().map(|leaf| leaf.as_str().map_or(0, str::len)).fold(0, usize::saturating_add);
+    let texts =
+        texts.into_iter().map(|leaf| leaf.as_str().map_or(0, str::len)).fold(0, usize::saturating_add);
     let forms = texts.saturating_mul(FORMS);
     let automaton = forms.min(AUTOMATON_BYTES).saturating_mul(AUTOMATON_FACTOR);
     let pointers = places.iter().map(String::len).fold(0, usize::saturating_add);

@@ -133,7 +133,8 @@ impl Provisioner {
             return Ok(());
         }
         tracing::warn!(
-            request.name = csr.name_any(), lifetime.hours = lifetime.as_hours(),
+            request.name = csr.name_any(),
+            lifetime.hours = lifetime.as_hours(),
             "the certificate of a tenant's node is valid for more than 24 hours: run kube-controller-manager with --cluster-signing-duration=24h"
         );
         Ok(())

@@ -314,7 +314,8 @@ mod tests {
     #[test]
     fn what_a_namespace_begins_with() {
         let hard = [("pods".to_owned(), "50".to_owned())].into();
-        let mut text = serde_norway::to_string(&namespace(&acme(), Some(&ID.parse().unwrap()), "acme")).unwrap();
+        let mut text =
+            serde_norway::to_string(&namespace(&acme(), Some(&ID.parse().unwrap()), "acme")).unwrap();
         for piece in pieces(&acme(), "acme", &hard, false) {
             write!(text, "---\n{}", serde_norway::to_string(&piece.object).unwrap()).unwrap();
         }

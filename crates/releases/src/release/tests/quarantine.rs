@@ -12,8 +12,8 @@ use kube_types::HelmRelease;
 use kube_types::progress::condition;
 use kube_types::release::conditions::STALLED;
 use kube_types::release::status::Operation;
-use serde_json::json;
 use outbound::{Client, Dialer, Policy};
+use serde_json::json;
 use testkit::until;
 use tower::service_fn;
 
