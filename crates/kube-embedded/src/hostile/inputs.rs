@@ -13,7 +13,8 @@ use crate::sim::Simulation;
 #[tokio::test]
 async fn deep_documents_and_huge_numbers_are_refused() {
     let cluster = Cluster::in_memory().await;
-    let tenant = Tenant::new(&cluster, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
+    let tenant =
+        Tenant::new(&cluster, json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}])).await;
     let path = "/api/v1/namespaces/default/configmaps";
     let map = json!({"metadata": {"name": "m"}, "data": {"a": "b"}});
     assert_eq!(tenant.post(path, &map).await.0, 201);
@@ -22,12 +23,32 @@ async fn deep_documents_and_huge_numbers_are_refused() {
             let (open, close) = (open.repeat(depth), close.repeat(depth));
             let deep = format!("{open}1{close}");
             let bodies = [
-                ("POST", path.to_owned(), "application/json", format!("{{\"metadata\":{{\"name\":\"a\"}},\"x\":{deep}}}")),
+                (
+                    "POST",
+                    path.to_owned(),
+                    "application/json",
+                    format!("{{\"metadata\":{{\"name\":\"a\"}},\"x\":{deep}}}"),
+                ),
                 ("POST", path.to_owned(), "application/yaml", format!("metadata: {{name: a}}\nx: {deep}")),
                 ("PATCH", format!("{path}/m"), "application/merge-patch+json", format!("{{\"x\":{deep}}}")),
-                ("PATCH", format!("{path}/m"), "application/strategic-merge-patch+json", format!("{{\"x\":{deep}}}")),
-                ("PATCH", format!("{path}/m"), "application/json-patch+json", format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":{deep}}}]")),
-                ("PATCH", format!("{path}/m?fieldManager=a"), "application/apply-patch+yaml", format!("{{\"x\":{deep}}}")),
+                (
+                    "PATCH",
+                    format!("{path}/m"),
+                    "application/strategic-merge-patch+json",
+                    format!("{{\"x\":{deep}}}"),
+                ),
+                (
+                    "PATCH",
+                    format!("{path}/m"),
+                    "application/json-patch+json",
+                    format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":{deep}}}]"),
+                ),
+                (
+                    "PATCH",
+                    format!("{path}/m?fieldManager=a"),
+                    "application/apply-patch+yaml",
+                    format!("{{\"x\":{deep}}}"),
+                ),
             ];
             for (method, path, media, body) in bodies {
                 if body.len() > crate::http::service::BODY_LIMIT {
@@ -38,7 +59,16 @@ async fn deep_documents_and_huge_numbers_are_refused() {
             }
         }
     }
-    let numbers = ["1e400", "-1e400", "9223372036854775808", "-9223372036854775809", &"9".repeat(100_000), "1e-400", "0.5", "NaN"];
+    let numbers = [
+        "1e400",
+        "-1e400",
+        "9223372036854775808",
+        "-9223372036854775809",
+        &"9".repeat(100_000),
+        "1e-400",
+        "0.5",
+        "NaN",
+    ];
     for number in numbers {
         for media in ["application/json", "application/yaml"] {
             let body = format!(
@@ -49,7 +79,11 @@ async fn deep_documents_and_huge_numbers_are_refused() {
         }
         let query = format!("{path}?limit={number}&timeoutSeconds={number}&resourceVersion={number}");
         let (code, answer) = tenant.get(&query.replace(&"9".repeat(100_000), &"9".repeat(1_000))).await;
-        assert!((400..500).contains(&code) || code == 504, "{number:.40} {code}: {:.300}", answer.to_string());
+        assert!(
+            (400..500).contains(&code) || code == 504,
+            "{number:.40} {code}: {:.300}",
+            answer.to_string()
+        );
     }
     assert_eq!(cluster.metrics().panics(), 0);
     cluster.stop();
@@ -83,15 +117,32 @@ async fn forged_continue_tokens_return_nothing_of_others() {
     let (code, first) = tenant.get(&format!("{path}?limit=2")).await;
     assert_eq!(code, 200, "{first:#}");
     let honest = first["metadata"]["continue"].as_str().unwrap().to_owned();
-    assert_eq!(tenant.get(&format!("{path}?limit=2&continue={honest}")).await.1["items"][0]["metadata"]["name"], "o2");
+    assert_eq!(
+        tenant.get(&format!("{path}?limit=2&continue={honest}")).await.1["items"][0]["metadata"]["name"],
+        "o2"
+    );
     let now = cluster.store().version();
     let starts = [
-        "/", "o1\0", "/o1\0", "zz/o0\0", "/zz/o0\0", "aa/o0", "../zz/o0", "/mine/../zz/o0", "mine/o1\0", "secrets/mine/o1\0",
-        "/registry/secrets/zz/o0\0", "\0", "\u{10ffff}", "o1\0\0", "%2e%2e/zz",
+        "/",
+        "o1\0",
+        "/o1\0",
+        "zz/o0\0",
+        "/zz/o0\0",
+        "aa/o0",
+        "../zz/o0",
+        "/mine/../zz/o0",
+        "mine/o1\0",
+        "secrets/mine/o1\0",
+        "/registry/secrets/zz/o0\0",
+        "\0",
+        "\u{10ffff}",
+        "o1\0\0",
+        "%2e%2e/zz",
     ];
     for start in starts {
         for version in [1, i64::try_from(now).unwrap(), -1, i64::MAX, i64::MIN, 0] {
-            let token = URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": start}).to_string());
+            let token = URL_SAFE_NO_PAD
+                .encode(json!({"v": "meta.k8s.io/v1", "rv": version, "start": start}).to_string());
             for limit in ["", "&limit=2"] {
                 let (code, list) = tenant.get(&format!("{path}?continue={token}{limit}")).await;
                 assert!(matches!(code, 200 | 400 | 410), "{start:?} {version} {code}: {list:#}");
@@ -100,7 +151,9 @@ async fn forged_continue_tokens_return_nothing_of_others() {
                     assert_eq!(item["metadata"]["namespace"], "mine", "{start:?} {version}: {list:#}");
                 }
             }
-            for foreign in ["/api/v1/configmaps", "/api/v1/namespaces/zz/configmaps", "/api/v1/namespaces/mine/secrets"] {
+            for foreign in
+                ["/api/v1/configmaps", "/api/v1/namespaces/zz/configmaps", "/api/v1/namespaces/mine/secrets"]
+            {
                 assert_eq!(tenant.get(&format!("{foreign}?continue={token}")).await.0, 403);
             }
         }
@@ -152,7 +205,9 @@ async fn statefulsets_with_extreme_ordinals_stop_nobody() {
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}}})
     };
     let largest = i64::from(i32::MAX);
-    for (n, (replicas, start)) in [(3, largest), (2, largest - 1), (0, largest), (1, 0)].into_iter().enumerate() {
+    for (n, (replicas, start)) in
+        [(3, largest), (2, largest - 1), (0, largest), (1, 0)].into_iter().enumerate()
+    {
         for (policy, short) in [("Parallel", "p"), ("OrderedReady", "o")] {
             let name = format!("{short}{n}");
             world.create(path, set(&name, replicas, start, policy)).await;
