@@ -4,6 +4,7 @@ mod answers;
 mod chaos;
 mod child;
 mod errors;
+mod growth;
 mod inline;
 mod inputs;
 mod lists;
