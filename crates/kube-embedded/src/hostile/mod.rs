@@ -7,6 +7,7 @@ mod errors;
 mod growth;
 mod inline;
 mod inputs;
+mod jobs;
 mod lists;
 mod races;
 mod rules;
