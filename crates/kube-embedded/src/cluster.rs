@@ -249,6 +249,7 @@ impl Cluster {
             clock: cluster.inner.clock.clone(),
             pki: cluster.inner.pki.clone(),
             kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
+            owner_labels: cluster.inner.flows.group_labels.clone(),
             events: Recorder::default(),
             simulation: config.simulation,
         });

@@ -1,5 +1,6 @@
-//! Events do not stay: one hour after they were last written they go, and beyond ten thousand the oldest do. A namespace
-//! keeps a thousand at most, so that no tenant pushes out the Events of another.
+//! Events do not stay: one hour after they were last written they go. A namespace keeps a thousand at most, and the cluster
+//! ten thousand: beyond that the oldest Events of the owner with the most go, so that no tenant pushes out those of another. All
+//! namespaces with the same value of the first of [`Context::owner_labels`] have one owner.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use serde_json::Value;
 
 use super::queue::{Controller, Next};
 use super::{Context, Failure};
-use crate::store::{Change, CommitError, Event, EventKind, Expect, Key, Object, Op};
+use crate::store::{Change, CommitError, Event, EventKind, Expect, Key, Object, Op, Store};
 
 const EVENTS: &str = "events";
+const NAMESPACES: &str = "namespaces";
 const KEPT_FOR: SignedDuration = SignedDuration::from_hours(1);
 const KEPT: usize = 10_000;
 const KEPT_PER_NAMESPACE: usize = 1_000;
@@ -23,30 +25,98 @@ const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// Removals in one transaction.
 const AT_ONCE: usize = 500;
 
+/// Who pays for the Events of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Owner {
+    Group(String),
+    Namespace(String),
+}
+
+impl Owner {
+    fn of(store: &Store, labels: &[String], namespace: &str) -> Self {
+        let object = if labels.is_empty() { None } else { store.get(NAMESPACES, "", namespace) };
+        let group = object.and_then(|object| {
+            let mut values = labels.iter().filter_map(|label| object.label(label));
+            values.find(|value| !value.is_empty()).map(str::to_owned)
+        });
+        group.map_or_else(|| Self::Namespace(namespace.to_owned()), Self::Group)
+    }
+}
+
 /// When an Event was last written, by the server's clock, and in which namespace.
 type Written<'a> = (Timestamp, &'a str);
 
-/// The places in `written` that have to go: what is too old; of the rest the oldest of a namespace that has more than
-/// its share; and at last the oldest of all. Pure.
-fn decide(written: &[Written<'_>], now: Timestamp) -> Vec<usize> {
+/// The places in `written` that have to go, oldest first: what is too old, the oldest of a namespace that has more than its share,
+/// and then the oldest of the owners with the most.
+fn decide(written: &[Written<'_>], now: Timestamp, owner: impl Fn(&str) -> Owner) -> Vec<usize> {
     let mut newest_first: Vec<usize> = (0..written.len()).collect();
     newest_first.sort_by_key(|at| std::cmp::Reverse((written[*at].0, *at)));
-    let mut per_namespace: HashMap<&str, usize> = HashMap::new();
-    let mut kept = 0_usize;
-    let mut unwanted: Vec<usize> = Vec::new();
+    // The number of each owner, and how many Events of the namespace are kept.
+    let mut namespaces: HashMap<&str, (usize, usize)> = HashMap::new();
+    let mut owners: HashMap<Owner, usize> = HashMap::new();
+    let mut counts: Vec<usize> = Vec::new();
+    let (mut kept, mut unwanted) = (Vec::new(), Vec::new());
     for at in newest_first {
         let (time, namespace) = written[at];
-        let of_namespace = per_namespace.entry(namespace).or_default();
-        let expired = now.duration_since(time) >= KEPT_FOR;
-        if expired || *of_namespace >= KEPT_PER_NAMESPACE || kept >= KEPT {
+        let (owner, of_namespace) = namespaces.entry(namespace).or_insert_with(|| {
+            let next = owners.len();
+            let number = *owners.entry(owner(namespace)).or_insert(next);
+            counts.resize(owners.len(), 0);
+            (number, 0)
+        });
+        if now.duration_since(time) >= KEPT_FOR || *of_namespace >= KEPT_PER_NAMESPACE {
             unwanted.push(at);
         } else {
             *of_namespace = of_namespace.saturating_add(1);
-            kept = kept.saturating_add(1);
+            counts[*owner] = counts[*owner].saturating_add(1);
+            kept.push((at, *owner));
         }
     }
-    unwanted.reverse();
+    let mut share = Share::of(&counts, KEPT);
+    let mut taken = vec![0_usize; counts.len()];
+    for (at, owner) in kept {
+        if share.allows(taken[owner]) {
+            taken[owner] = taken[owner].saturating_add(1);
+        } else {
+            unwanted.push(at);
+        }
+    }
+    unwanted.sort_by_key(|at| (written[*at].0, *at));
     unwanted
+}
+
+/// How many each owner may keep, so that all together keep at most a number: those with fewer keep all of theirs.
+#[derive(Debug, PartialEq, Eq)]
+struct Share {
+    each: usize,
+    /// So many owners may keep one more.
+    more: usize,
+}
+
+impl Share {
+    fn of(counts: &[usize], total: usize) -> Self {
+        let mut ascending = counts.to_vec();
+        ascending.sort_unstable();
+        let mut left = total;
+        for (at, count) in ascending.iter().enumerate() {
+            let owners = ascending.len().saturating_sub(at);
+            let each = left.checked_div(owners).unwrap_or(0);
+            if *count > each {
+                return Self { each, more: left.saturating_sub(each.saturating_mul(owners)) };
+            }
+            left = left.saturating_sub(*count);
+        }
+        Self { each: usize::MAX, more: 0 }
+    }
+
+    /// Whether an owner that keeps `taken` may keep one more.
+    fn allows(&mut self, taken: usize) -> bool {
+        if taken == self.each && self.more > 0 {
+            self.more = self.more.saturating_sub(1);
+            return true;
+        }
+        taken < self.each
+    }
 }
 
 /// Remembers when each version of an Event was first found. The times that an Event carries are its author's: one from
@@ -113,7 +183,8 @@ impl Controller for Expiry {
     async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
         let events = context.store.list(EVENTS, None).objects;
         let now = context.clock.now();
-        let unwanted = decide(&self.written(&events, now), now);
+        let owner = |namespace: &str| Owner::of(&context.store, &context.owner_labels, namespace);
+        let unwanted = decide(&self.written(&events, now), now, owner);
         for some in unwanted.chunks(AT_ONCE) {
             let changes = some.iter().map(|at| Change {
                 key: Key::new(&key.storage, &events[*at].namespace, &events[*at].name),
@@ -136,16 +207,25 @@ mod tests {
 
     use super::*;
 
+    fn alone(namespace: &str) -> Owner {
+        Owner::Namespace(namespace.to_owned())
+    }
+
     #[test]
-    fn the_old_go_and_then_the_oldest_beyond_the_limits() {
+    fn old_events_go_and_then_the_oldest_of_the_largest_owners() {
         let now: Timestamp = "2026-01-02T03:00:00Z".parse().unwrap();
         let ago = |minutes: i64| (now - SignedDuration::from_mins(minutes), "n");
-        assert_eq!(decide(&[ago(5), ago(60), ago(59), ago(600)], now), [3, 1]);
+        assert_eq!(decide(&[ago(5), ago(60), ago(59), ago(600)], now, alone), [3, 1]);
         let of = |n: i64, namespace| (now - SignedDuration::from_millis(n), namespace);
         let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
         let many: Vec<_> =
             (0..10_002).map(|n| of(n, names[usize::try_from(n % 20).unwrap()].as_str())).collect();
-        assert_eq!(decide(&many, now), [KEPT + 1, KEPT]);
+        assert_eq!(decide(&many, now, alone), [KEPT + 1, KEPT]);
+        // As many owners as the cluster has Events: each keeps its newest.
+        let names: Vec<String> = (0..KEPT + 50).map(|n| format!("n{n}")).collect();
+        let many: Vec<_> = (0..).zip(&names).map(|(n, name)| of(n, name.as_str())).collect();
+        let expected: Vec<usize> = (KEPT..KEPT + 50).rev().collect();
+        assert_eq!(decide(&many, now, alone), expected);
         let event = json!({
             "metadata": {"creationTimestamp": "2026-01-02T01:00:00Z"}, "eventTime": null,
             "series": {"lastObservedTime": "2026-01-02T02:00:00.000001Z"}, "lastTimestamp": "2026-01-02T01:30:00Z",
@@ -163,14 +243,60 @@ mod tests {
         let hostile = (1..=12_000).map(|n| event(n, "hostile", "9999-12-01T00:00:00Z"));
         let events: Vec<_> = hostile.chain([event(20_000, "other", "2026-01-02T02:30:00Z")]).collect();
         let expiry = Expiry::default();
-        let unwanted = decide(&expiry.written(&events, now), now);
+        let unwanted = decide(&expiry.written(&events, now), now, alone);
         assert_eq!(unwanted.len(), 11_000);
         assert!(!unwanted.contains(&12_000), "the Event of another namespace stays");
         let later = now + SignedDuration::from_mins(61);
-        assert_eq!(
-            decide(&expiry.written(&events, later), later).len(),
-            12_001,
-            "the server's clock decides"
+        let unwanted = decide(&expiry.written(&events, later), later, alone);
+        assert_eq!(unwanted.len(), 12_001, "the server's clock decides");
+    }
+
+    #[tokio::test]
+    async fn fresh_events_in_many_namespaces_of_an_account_do_not_push_out_older_ones_of_another() {
+        let store = Store::in_memory();
+        let labels = ["account".to_owned(), "workspace".to_owned()];
+        let namespace = |name: String, labels: Value| {
+            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
+            Change {
+                key: Key::new(&NAMESPACES.into(), "", &name),
+                expect: Expect::Absent,
+                op: Op::Put(object),
+            }
+        };
+        let hostile = (0..11)
+            .map(|n| namespace(format!("h{n}"), json!({"account": "h", "workspace": format!("w{n}")})));
+        let old = namespace("old".to_owned(), json!({"workspace": "old"}));
+        store.commit(hostile.chain([old]).collect()).await.unwrap();
+
+        let now: Timestamp = "2026-01-02T03:00:00Z".parse().unwrap();
+        let names: Vec<String> = (0..11).map(|n| format!("h{n}")).collect();
+        let mut events: Vec<Written<'_>> = names
+            .iter()
+            .flat_map(|name| (0..1_000).map(move |n| (now - SignedDuration::from_millis(n), name.as_str())))
+            .collect();
+        let fresh = events.len();
+        let older = now - SignedDuration::from_mins(50);
+        events.extend([(older, "old"); 50]);
+        events.extend([(older, "without-object"); 50]);
+        let unwanted = decide(&events, now, |namespace| Owner::of(&store, &labels, namespace));
+        assert_eq!(unwanted.len(), 1_100, "ten thousand stay");
+        assert!(unwanted.iter().all(|at| *at < fresh), "the Events of others stay");
+        assert!(
+            unwanted.iter().all(|at| events[*at].0 < now - SignedDuration::from_millis(800)),
+            "the oldest go"
         );
+    }
+
+    #[test]
+    fn share_leaves_small_owners_what_they_have() {
+        for (counts, total, each, more) in [
+            (&[][..], 10, usize::MAX, 0),
+            (&[3, 7], 10, usize::MAX, 0),
+            (&[11], 10, 10, 0),
+            (&[1, 20, 20], 10, 4, 1),
+            (&[5, 5, 5], 2, 0, 2),
+        ] {
+            assert_eq!(Share::of(counts, total), Share { each, more }, "{counts:?}");
+        }
     }
 }

@@ -141,6 +141,8 @@ pub struct Context {
     /// Whose authority every namespace publishes, and who signs tokens and certificates.
     pub pki: Arc<Pki>,
     pub kinds: Kinds,
+    /// Labels of a Namespace whose value names its owner: the first one that it has counts.
+    pub owner_labels: Vec<String>,
     /// Where the controllers say what they did.
     pub events: Recorder,
     /// What is pretended; without it there are neither nodes nor controllers of workloads.

@@ -157,6 +157,7 @@ impl World {
             clock: self.clock.clone(),
             pki: Arc::new(Pki::in_memory(&[], self.clock.now()).unwrap()),
             kinds: Arc::new(|_, name| kind(name)),
+            owner_labels: Vec::new(),
             events: Recorder::default(),
             simulation: None,
             health: Health::default(),

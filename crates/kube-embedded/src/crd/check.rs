@@ -4,7 +4,7 @@
 //! a part that equals the old one are dropped: what was accepted once stays acceptable. Elsewhere: CEL rules
 //! (`super::cel`), duplicates in lists (`super::lists`).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -207,8 +207,9 @@ impl Walk<'_> {
         outcome: &mut Outcome,
     ) {
         if let Some(child) = &schema.items {
+            let old_items = old.map(|old| OldItems::of(old, schema));
             for (at, item) in items.iter().enumerate() {
-                let old = old.and_then(|old| old_item(item, old, schema));
+                let old = old_items.as_ref().and_then(|items| items.find(item));
                 outcome.merge(self.ratcheted(item, old, child, &format!("{name}[{at}]")));
             }
         }
@@ -348,11 +349,30 @@ fn furthest(results: Vec<Outcome>) -> Outcome {
     best.unwrap_or_default()
 }
 
-/// The element of the old list that `item` continues: only keyed lists know.
-pub fn old_item<'a>(item: &Value, old: &'a Value, schema: &Schema) -> Option<&'a Value> {
-    let ListType::Map(keys) = &schema.list else { return None };
-    let same = |old: &&Value| keys.iter().all(|key| old.get(key.as_ref()) == item.get(key.as_ref()));
-    old.as_array()?.iter().filter(|old| old.is_object()).find(same)
+/// The elements of the old state of a list, by their keys. Lists without keys have none.
+pub struct OldItems<'a> {
+    keys: &'a [Box<str>],
+    by_key: HashMap<Vec<Option<&'a Value>>, &'a Value>,
+}
+
+impl<'a> OldItems<'a> {
+    pub fn of(old: &'a Value, schema: &'a Schema) -> Self {
+        let ListType::Map(keys) = &schema.list else { return Self { keys: &[], by_key: HashMap::new() } };
+        let mut by_key = HashMap::new();
+        for item in old.as_array().into_iter().flatten().filter(|item| item.is_object()) {
+            by_key.entry(identity(item, keys)).or_insert(item);
+        }
+        Self { keys, by_key }
+    }
+
+    /// The first element with the keys of `item`, which it continues.
+    pub fn find(&self, item: &'a Value) -> Option<&'a Value> {
+        self.by_key.get(&identity(item, self.keys)).copied()
+    }
+}
+
+fn identity<'a>(item: &'a Value, keys: &[Box<str>]) -> Vec<Option<&'a Value>> {
+    keys.iter().map(|key| item.get(key.as_ref())).collect()
 }
 
 /// Whether a complaint keeps CEL rules from being evaluated: they may rely on types and sizes.

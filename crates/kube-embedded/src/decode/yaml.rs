@@ -17,6 +17,8 @@ use super::{MAX_DEPTH, MOST_FINDINGS, json};
 /// aliases written out it may have so many values and so much text more.
 const MORE_VALUES: usize = 100_000;
 const MORE_TEXT: usize = 1 << 20;
+/// Open brackets up to which the scanner takes about as long as for a flat document.
+const FREE_LEVELS: usize = 16;
 
 /// What was read.
 #[derive(Debug, PartialEq)]
@@ -41,22 +43,42 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
     Ok(Document { value, duplicates: state.duplicates })
 }
 
-/// The scanner's work grows with depth times length, so absurd nesting is refused before it starts. Brackets
-/// inside of quoted text count, too; the bound is far above any text that has more `[` than `]`.
+/// The scanner's work grows with depth times length, so absurd nesting is refused before it starts. The bound is far above any
+/// text that has more `[` than `]`.
 fn nests_too_deep(text: &str) -> bool {
-    const UNBALANCED: i32 = 1_000;
-    let mut open = 0_i32;
-    for byte in text.bytes() {
+    const UNBALANCED: usize = 1_000;
+    flow_depth(text.as_bytes()) > UNBALANCED
+}
+
+/// The most brackets that are open at once. Brackets inside of quoted text count, too.
+fn flow_depth(bytes: &[u8]) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for byte in bytes {
         match byte {
-            b'[' | b'{' => open += 1,
-            b']' | b'}' => open = (open - 1).max(0),
+            b'[' | b'{' => open = open.saturating_add(1),
+            b']' | b'}' => open = open.saturating_sub(1),
             _ => {}
         }
-        if open > UNBALANCED {
-            return true;
-        }
+        most = most.max(open);
     }
-    false
+    most
+}
+
+/// What reading a document may cost beyond its size, in bytes of a document without aliases. The time of the scanner, which takes no
+/// memory, counts no more than the aliases.
+pub fn amplification(bytes: &[u8]) -> usize {
+    let repeated = if may_have_aliases(bytes) { MORE_TEXT } else { 0 };
+    let scanned = bytes.len().saturating_mul(flow_depth(bytes) / FREE_LEVELS).min(MORE_TEXT);
+    repeated.saturating_add(scanned)
+}
+
+/// Whether an anchor and an alias may be in a document. What looks like them in a text counts, too.
+fn may_have_aliases(bytes: &[u8]) -> bool {
+    let has = |sign: u8| {
+        let names = |pair: &[u8]| pair[1].is_ascii_alphanumeric() || matches!(pair[1], b'_' | b'-');
+        bytes.windows(2).any(|pair| pair[0] == sign && names(pair))
+    };
+    has(b'&') && has(b'*')
 }
 
 fn words(error: &serde_norway::Error) -> String {
@@ -341,6 +363,26 @@ mod tests {
 
     fn value(text: &str) -> Value {
         read(text.as_bytes()).unwrap().value
+    }
+
+    #[test]
+    fn amplification_of_documents_with_aliases_or_many_open_brackets() {
+        for plain in [
+            "",
+            "a: b",
+            "a: \"*\"",
+            "a: |\n  a && b * c & d\n",
+            "a: &x 1",
+            "{a: [[b], [c]]}",
+            "- - - - - - - - - - a",
+        ] {
+            assert_eq!(amplification(plain.as_bytes()), 0, "{plain}");
+        }
+        for aliases in ["[&a b, *a]", "a: &1 b\nc: *1", "&_ a: *_", "- &-a b\n- *-a"] {
+            assert!(amplification(aliases.as_bytes()) >= MORE_TEXT, "{aliases}");
+        }
+        let nested = "[".repeat(80) + &"a,".repeat(1_000);
+        assert_eq!(amplification(nested.as_bytes()), 5 * nested.len());
     }
 
     #[test]

@@ -235,15 +235,24 @@ async fn produce(
     sender: &mpsc::Sender<Result<Bytes, Truncated>>,
 ) -> Result<(), ListError> {
     let mut at = 0;
+    // Bytes of objects that were made into items since other tasks could run.
+    let mut printed: usize = 0;
     while at < listed.len() {
         let object = listed.get(at)?;
         let bytes = object.bytes.len();
-        if printer.is_copied(&object) || bytes < LARGE_OBJECT {
+        let is_copied = printer.is_copied(&object);
+        if is_copied || bytes < LARGE_OBJECT {
             // One object at a time, so that a large one that follows is recognised.
             printer.print(at, &object, &mut out);
             drop(object);
             at += 1;
-            tokio::task::consume_budget().await;
+            printed = printed.saturating_add(if is_copied { 0 } else { bytes });
+            if printed < LARGE_OBJECT {
+                tokio::task::consume_budget().await;
+            } else {
+                printed = 0;
+                tokio::task::yield_now().await;
+            }
         } else {
             drop(object);
             let (print, of, begun) = (printer.clone(), listed.clone(), std::mem::take(&mut out));

@@ -21,6 +21,7 @@ mod select;
 mod special;
 mod update;
 mod watch;
+mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,37 +152,6 @@ impl Call {
         let group = if is_event { "" } else { resource.group.as_ref() };
         let name = if self.name.is_empty() { &object["metadata"]["name"] } else { &Value::Null };
         ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
-    }
-
-    /// The bytes that this call may have to read, parse and print at once. Lists, watches and deletions of collections take their
-    /// objects one by one, the large ones on the pool.
-    pub fn weight(&self) -> usize {
-        let is_of_one = !self.name.is_empty() && self.verb != "watch";
-        let is_sent_as_stored = self.verb == "get" && self.representation == Representation::default();
-        let stored = match self.verb {
-            "deletecollection" => self.collection_weight(),
-            _ if is_of_one && !is_sent_as_stored => self.stored_size(),
-            _ => 0,
-        };
-        self.body.len().saturating_add(stored)
-    }
-
-    /// The cost of deleting a collection: objects are removed one after the other, so that the largest one counts whole and
-    /// each of the others as its metadata.
-    fn collection_weight(&self) -> usize {
-        const METADATA: usize = 512;
-        const MOST: usize = 1 << 20;
-        let namespace = Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let objects = self.cluster.store().list(&self.resource.storage, namespace).objects;
-        let largest = objects.iter().map(|object| object.bytes.len()).max().unwrap_or(0);
-        // A larger collection waits for the pool as a smaller one does, and is not too large for it.
-        objects.len().saturating_mul(METADATA).min(MOST).saturating_add(largest)
-    }
-
-    /// The size of the object that this call is about.
-    pub fn stored_size(&self) -> usize {
-        let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
-        found.map_or(0, |object| object.bytes.len())
     }
 
     /// What the rows of a Table carry besides their cells.

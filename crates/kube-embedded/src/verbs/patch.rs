@@ -1,5 +1,7 @@
 //! Patching: the three patches, and server-side apply.
 
+use std::io;
+
 use serde_json::Value;
 
 use super::body::{Origin, accept, bad_patch, check_patched_kind, validate_fields, write_kind};
@@ -13,6 +15,7 @@ use crate::decode::{
 };
 use crate::error::{ApiError, Result};
 use crate::go;
+use crate::http::service::BODY_LIMIT;
 use crate::schema::types::TypeRef;
 use crate::write::{json_patch, strategic};
 
@@ -110,12 +113,30 @@ impl<'a> Parsed<'a> {
     }
 
     fn apply(&self, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
-        match self.kind {
+        let patched = match self.kind {
             PatchKind::Merge => json_patch::merge(document, &self.decoded.value),
             PatchKind::Strategic => strategic::apply(ty, document, &self.decoded.value),
             PatchKind::Json | PatchKind::Apply => json_patch::apply(document, self.text.as_bytes()),
+        }?;
+        if is_too_large(&patched) { Err(ApiError::too_large(BODY_LIMIT)) } else { Ok(patched) }
+    }
+}
+
+/// Whether a document is larger than any that can be sent.
+fn is_too_large(document: &Value) -> bool {
+    struct Left(usize);
+
+    impl io::Write for Left {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
     }
+    serde_json::to_writer(Left(BODY_LIMIT), document).is_err()
 }
 
 async fn apply_patch(call: &Call) -> Result<Answer> {

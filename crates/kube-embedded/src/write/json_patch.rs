@@ -2,6 +2,7 @@
 //! Kubernetes uses: `replace` of an absent member adds it, `copy` of an absent member copies null, indices
 //! may count from the end, and a merge patch drops nulls also inside of lists.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -170,6 +171,58 @@ impl<'de> Visitor<'de> for MembersVisitor {
             names.push(name);
         }
         Ok(Members(names))
+    }
+}
+
+/// What a patch consists of, read without decoding it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Operations {
+    pub count: usize,
+    /// Operations that copy a part of the document.
+    pub copies: usize,
+}
+
+impl Operations {
+    /// A patch that cannot be decoded is refused before its first operation: it has none.
+    pub fn of(patch: &[u8]) -> Self {
+        let operations: Option<Vec<Option<Operation>>> = serde_json::from_slice(patch).unwrap_or_default();
+        let operations = operations.unwrap_or_default();
+        let copies = operations.iter().flatten().filter(|operation| operation.is_copy);
+        Self { count: operations.len(), copies: copies.count() }
+    }
+}
+
+/// One operation.
+struct Operation {
+    /// Any of its members says so; which one counts is for the decoder to know.
+    is_copy: bool,
+}
+
+impl<'de> Deserialize<'de> for Operation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OperationVisitor)
+    }
+}
+
+struct OperationVisitor;
+
+impl<'de> Visitor<'de> for OperationVisitor {
+    type Value = Operation;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an operation")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Operation, A::Error> {
+        let mut is_copy = false;
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if name == "op" {
+                is_copy |= map.next_value::<Value>()? == "copy";
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Operation { is_copy })
     }
 }
 

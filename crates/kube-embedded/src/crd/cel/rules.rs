@@ -9,7 +9,7 @@ use kube_cel::cel::{Context, Value as Cel};
 use serde_json::Value;
 
 use super::{Expression, Failure, scope, values};
-use crate::crd::check::old_item;
+use crate::crd::check::OldItems;
 use crate::crd::paths;
 use crate::crd::schema::{Additional, Rule, Schema};
 use crate::field::{Complaint, FieldError, FieldErrors, Path};
@@ -161,8 +161,9 @@ impl Run<'_> {
         match spot.value {
             Value::Array(items) => {
                 let (Some(rules), Some(schema)) = (&rules.items, &spot.schema.items) else { return };
+                let old_items = spot.old.map(|old| OldItems::of(old, spot.schema));
                 for (at, value) in items.iter().enumerate() {
-                    let old = spot.old.and_then(|old| old_item(value, old, spot.schema));
+                    let old = old_items.as_ref().and_then(|items| items.find(value));
                     let history = spot.history.below(old.map(|old| (value, old)));
                     let path = spot.path.index(at);
                     self.node(rules, &Spot { value, old, schema, resource: schema.embedded, path, history });

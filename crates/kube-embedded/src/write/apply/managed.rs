@@ -32,7 +32,7 @@ impl Operation {
 }
 
 /// Manager, operation, subresource, and for updates the version.
-type Identity = (String, Operation, String, String);
+pub type Identity = (String, Operation, String, String);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -53,7 +53,7 @@ impl Entry {
     }
 
     /// Equal for entries of the same identity.
-    fn key(&self) -> Identity {
+    pub fn key(&self) -> Identity {
         let version = if self.operation == Operation::Apply { "" } else { self.api_version.as_str() };
         (self.manager.clone(), self.operation, self.subresource.clone(), version.to_owned())
     }

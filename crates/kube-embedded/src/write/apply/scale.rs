@@ -4,12 +4,14 @@
 //! its object: give the live Scale the entries of [`to_scale`], and afterwards give the parent those of
 //! [`to_parent`].
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::{
     element::Element,
     fieldset::FieldSet,
-    managed::{Entry, Managed},
+    managed::{Entry, Identity, Managed},
 };
 
 const SCALE_VERSION: &str = "autoscaling/v1";
@@ -37,15 +39,18 @@ pub fn to_scale(parent: &Value, paths: Paths<'_>) -> Value {
 /// `metadata.managedFields` of the parent after a change of its Scale. `version` is the parent's in the request.
 pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>) -> Value {
     let before = Managed::decode(parent).unwrap_or_default();
-    let mut scaled = Managed::decode(scale).unwrap_or_default();
+    let scaled = Managed::decode(scale).unwrap_or_default();
+    let places: HashMap<Identity, usize> =
+        scaled.entries.iter().enumerate().map(|(at, entry)| (entry.key(), at)).collect();
+    let mut is_kept = vec![false; scaled.entries.len()];
     let mut after = Managed::default();
     for mut entry in before.entries {
         // Whoever owned fields in a version that is gone is forgotten.
         let Some(path) = path_in(paths, &entry.api_version) else { continue };
         if entry.set.has(&path) {
             // An update's entry differs by its version, so it always comes back as one of its own below.
-            if let Some(at) = scaled.entries.iter().position(|other| other.is(&entry)) {
-                scaled.entries.remove(at);
+            if let Some(at) = places.get(&entry.key()) {
+                is_kept[*at] = true;
             } else {
                 let mut taken = FieldSet::default();
                 taken.insert(&path);
@@ -58,7 +63,8 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>)
     }
     let replicas = [Element::field("spec"), Element::field("replicas")];
     if let Some(path) = path_in(paths, version) {
-        for entry in scaled.entries.into_iter().filter(|entry| entry.set.has(&replicas)) {
+        let new = scaled.entries.into_iter().zip(is_kept).filter(|(_, is_kept)| !is_kept);
+        for (entry, _) in new.filter(|(entry, _)| entry.set.has(&replicas)) {
             let mut set = FieldSet::default();
             set.insert(&path);
             after.entries.push(Entry { api_version: version.to_owned(), time: None, set, ..entry });

@@ -196,7 +196,8 @@ fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
                 None => surplus.push(*at),
             }
         }
-        order.retain(|at| !surplus.contains(at));
+        let gone: HashSet<usize> = surplus.iter().copied().collect();
+        order.retain(|at| !gone.contains(at));
     }
     let more = at_least.saturating_sub(surplus.len());
     surplus.extend(order.into_iter().take(more));

@@ -65,6 +65,9 @@ pub enum Step {
     Replace(i64),
 }
 
+/// Pods that one plan creates. Their creation is a reason to plan again.
+const MOST_CREATED: usize = 500;
+
 /// The next steps, in order; `members` are in the order of their numbers.
 pub fn plan(aim: &Aim, members: &[Member]) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -72,9 +75,12 @@ pub fn plan(aim: &Aim, members: &[Member]) -> Vec<Step> {
         let at = members.binary_search_by_key(&ordinal, |member| member.ordinal).ok()?;
         members.get(at)
     };
+    let mut created: usize = 0;
     for ordinal in aim.ordinals.clone() {
         let wait = match member(ordinal) {
+            None if created == MOST_CREATED => break,
             None => {
+                created = created.saturating_add(1);
                 steps.push(Step::Create(ordinal));
                 true
             }
@@ -211,6 +217,13 @@ mod tests {
         let mut steps = plan(aim, &members(picture));
         steps.retain(|step| matches!(step, Create(_) | Delete(_) | Replace(_)));
         steps
+    }
+
+    #[test]
+    fn parallel_set_of_two_billion_replicas_is_planned_in_parts() {
+        let most = aim(i64::from(i32::MAX), false);
+        let steps = acts(&most, "A.A");
+        assert_eq!((steps.len(), steps[0], steps[499]), (500, Create(1), Create(501)));
     }
 
     #[test]

@@ -112,11 +112,14 @@ impl StatefulSet {
     }
 }
 
+/// No set has a higher number: both its start and its replicas are 32-bit numbers.
+const MAX_ORDINAL: i64 = 2 * 0x7fff_ffff;
+
 /// The number in the name of a pod of `set`; `None` for a pod of any other name.
 pub fn ordinal_of(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
-    let number = digits.parse::<i32>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
-    Some(number.into())
+    let number = digits.parse::<i64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    (number <= MAX_ORDINAL).then_some(number)
 }
 
 #[cfg(test)]
@@ -125,7 +128,14 @@ mod tests {
 
     #[test]
     fn a_pod_belongs_to_a_set_by_its_name() {
-        let cases = [("db-0", Some(0)), ("db-12", Some(12)), ("db-x-1", None), ("db", None), ("db-+1", None)];
+        let cases = [
+            ("db-0", Some(0)),
+            ("db-12", Some(12)),
+            ("db-2147483648", Some(1 << 31)),
+            ("db-x-1", None),
+            ("db", None),
+            ("db-+1", None),
+        ];
         for (pod, ordinal) in cases {
             assert_eq!(ordinal_of("db", pod), ordinal, "{pod}");
         }
