@@ -272,7 +272,8 @@ fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> 
 
 /// A Deployment of another tenant rolls out.
 async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, seed: u64) {
-    let resources = json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}});
+    let resources =
+        json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}});
     let deployment = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": {

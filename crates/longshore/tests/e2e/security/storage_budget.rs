@@ -170,7 +170,10 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
             assert!(message.contains(&named) && message.ends_with("limit 16777216"), "{message}");
         }
     }
-    assert!((15..19).contains(&made) && refused > 0, "{made} of 900 kB fit into 16 MiB, {refused} were refused");
+    assert!(
+        (15..19).contains(&made) && refused > 0,
+        "{made} of 900 kB fit into 16 MiB, {refused} were refused"
+    );
 
     // The platform stores nothing for any of the workspaces either.
     for space in spaces {
@@ -223,8 +226,7 @@ async fn accounts_fill_the_storage_capacity_and_leave_room_for_others() {
         return;
     }
     let cluster = Cluster::start();
-    let budget =
-        [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET), ("LONGSHORE_KUBE_STORAGE_CAPACITY", "24Mi")];
+    let budget = [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET), ("LONGSHORE_KUBE_STORAGE_CAPACITY", "24Mi")];
     let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
     let mut made = 0_usize;
     let mut last = String::new();
