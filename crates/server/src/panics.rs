@@ -4,6 +4,8 @@
 //! A panic that is caught is an error of one request or one object. Whoever can cause it can cause it often: a backtrace has tens of
 //! kilobytes, and lines without a limit fill a disk too.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -57,13 +59,15 @@ pub fn install() {
         let (report, suppressed) =
             budget.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
         if suppressed > 0 {
-            eprintln!("{suppressed} more panics were not reported (more than {REPORTS} in a minute)");
+            report_line(format_args!(
+                "{suppressed} more panics were not reported (more than {REPORTS} in a minute)"
+            ));
         }
         let line = || {
             if let Some(at) = panic.location() {
-                eprintln!(
+                report_line(format_args!(
                     "a thread panicked at {at} (backtrace omitted: more than {FULL_REPORTS} panics in a minute)"
-                );
+                ));
             }
         };
         match report {
@@ -71,16 +75,67 @@ pub fn install() {
             Report::Line => line(),
             Report::LastLine => {
                 line();
-                eprintln!("further panics of this minute are counted, not reported");
+                report_line(format_args!("further panics of this minute are counted, not reported"));
             }
             Report::Nothing => {}
         }
     }));
 }
 
+/// Writes a line to standard error and ignores errors: a panic inside the hook would end the process.
+fn report_line(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    /// Set for the child process of [`caught_panics_do_not_end_a_process_whose_standard_error_fails`].
+    const CHILD: &str = "LONGSHORE_TEST_PANICS_CHILD";
+
+    #[test]
+    fn caught_panics_do_not_end_a_process_whose_standard_error_fails() {
+        let path = concat!(module_path!(), "::caught_panics_do_not_end_a_process_whose_standard_error_fails");
+        let (_, name) = path.split_once("::").expect("a module is in a crate");
+        if std::env::var_os(CHILD).is_some() {
+            install();
+            for _ in 0..REPORTS + 10 {
+                assert!(std::panic::catch_unwind(|| panic!("caught")).is_err());
+            }
+            return;
+        }
+        let child = |stderr: Stdio| {
+            Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(CHILD, "1")
+                .stdout(Stdio::piped())
+                .stderr(stderr)
+                .output()
+                .unwrap()
+        };
+        let (closed, pipe) = io::pipe().unwrap();
+        drop(closed);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        for (failure, stderr) in [("full disk", full.into()), ("closed pipe", pipe.into())] {
+            let output = child(stderr);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                output.status.success() && said.contains("1 passed"),
+                "{failure}: {}: {said}",
+                output.status
+            );
+        }
+        let output = child(Stdio::piped());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let lines = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+        let counts = [lines("panicked at"), lines("backtrace omitted"), lines("further panics")];
+        assert_eq!(counts, [REPORTS as usize, (REPORTS - FULL_REPORTS) as usize, 1], "{said}");
+    }
 
     #[test]
     fn panics_are_reported_within_a_budget_per_minute_and_the_rest_is_counted() {

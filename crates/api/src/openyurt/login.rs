@@ -1,6 +1,7 @@
 //! `GET /login`, as the document has it, and `POST /login`, which is better: the account, its kubeconfig, what a machine runs to
 //! join, and a session.
 
+use domain::names::check_subdomain;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -114,6 +115,9 @@ async fn answer<B>(
     // An account that does not exist has no name in the audit trail: it could be a secret in the wrong field.
     let account =
         call.api.tenancy.directory().by_login(login).map(|account| AuditObject(account.id.to_string()));
+    if let Some(pool) = pool.filter(|pool| !pool.is_empty()) {
+        check_subdomain(pool).map_err(|error| Problem::invalid(format!("`pool`: {error}")))?;
+    }
     let join = JoinWish { pool: pool.map(str::to_owned) };
     let told = call.api.tenancy.edge_login(login, secret, call.from(), join).await;
     let told = told.map_err(|error| Problem::from(error).about(account.clone()))?;

@@ -5,6 +5,7 @@
 
 use domain::actor::Who;
 use domain::ids::WorkspaceName;
+use domain::names::check_label;
 use domain::roles::Capability;
 use domain::{Actor, Kind, Place, Refusal};
 use fleet::{Namespaces, Whose};
@@ -89,6 +90,8 @@ fn namespaces(
             }
         }
         Some(name) => {
+            // No namespace is called so: it would be no part of a path.
+            check_label(name).map_err(|_| foreign(name))?;
             let owner = directory.workspace_of(name);
             let own = owner.is_some_and(|owner| sees(Place::Workspace(&owner)));
             if !own && !everything {

@@ -16,6 +16,7 @@ mod names;
 mod outage;
 mod releases;
 mod repos;
+mod sent_names;
 mod streams;
 mod strict;
 mod tenants;

@@ -94,6 +94,18 @@ impl Person {
         Self { id, account, token, email, platform }
     }
 
+    /// The same person with another token.
+    pub fn with_token(&self, token: String) -> Self {
+        let Self { id, account, token: _, email, platform } = self;
+        Self {
+            id: id.clone(),
+            account: account.clone(),
+            token,
+            email: email.clone(),
+            platform: platform.clone(),
+        }
+    }
+
     /// Talks to a server that was started again from now on.
     pub fn use_server(&mut self, server: &Server) {
         self.platform = server.platform();

@@ -2,7 +2,8 @@
 //!
 //! Modules: charts to ask for ([`charts`]); the command line ([`cli`]), public charts beside the real Helm ([`public`]), and all of us on the
 //! same releases ([`interop`]); attempts to act as somebody else through a release ([`escalation`]), secrets that must not be seen
-//! anywhere ([`canary`]), and servers that are killed or stand still in the middle ([`faults`]).
+//! anywhere ([`canary`]), servers that are killed or stand still in the middle ([`faults`]), and
+//! what rollback, plans and concurrent changes must not lose ([`repairs`]).
 
 pub mod charts;
 
@@ -12,3 +13,4 @@ mod escalation;
 mod faults;
 mod interop;
 mod public;
+mod repairs;

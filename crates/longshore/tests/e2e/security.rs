@@ -14,7 +14,7 @@ mod charts;
 mod controllers;
 mod floods;
 mod hostile_load;
-mod identities;
+pub mod identities;
 mod model;
 mod names;
 mod nodes;

@@ -1,6 +1,6 @@
 //! Charts that tests ask for, and asking for them.
 
-use helm_chart::{File, Loader, archive};
+use helm_chart::{Chart, File, Loader, archive};
 use helm_template::profile::Profile;
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -20,12 +20,16 @@ pub const GREETING: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
 ];
 
-/// The archive of a chart of these files.
-pub fn packed(files: &[(&str, &str)]) -> Vec<u8> {
+/// A chart of these files.
+pub fn chart_of(files: &[(&str, &str)]) -> Chart {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
-    archive::write(&chart, Profile::Helm4, 0).unwrap()
+    Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap()
+}
+
+/// The archive of a chart of these files.
+pub fn packed(files: &[(&str, &str)]) -> Vec<u8> {
+    archive::write(&chart_of(files), Profile::Helm4, 0).unwrap()
 }
 
 /// Keeps a chart for a workspace; says what its package is called.

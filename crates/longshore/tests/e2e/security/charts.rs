@@ -36,6 +36,19 @@ pub fn imports() -> Files {
     vec![chart_yaml(&dependency), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
 }
 
+/// Thousands of aliases of one subchart with a large table.
+pub fn aliases() -> Files {
+    let dependencies = (0..4_000).fold("dependencies:\n".to_owned(), |mut text, n| {
+        let _ = writeln!(text, "- {{name: sub, version: 1.0.0, alias: a{n}}}");
+        text
+    });
+    let table = (0..5_000).fold(String::new(), |mut table, n| {
+        let _ = writeln!(table, "k{n}: 1");
+        table
+    });
+    vec![chart_yaml(&dependencies), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
+}
+
 /// 30,000 values that are none of 10,000 choices, which each failure repeats.
 pub fn choices() -> Files {
     let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
@@ -70,8 +83,9 @@ async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
     server.memory();
 
-    let attacks: [(&str, Files, Value, &str); 3] = [
+    let attacks: [(&str, Files, Value, &str); 4] = [
         ("imports", imports(), json!([]), "too much"),
+        ("aliases", aliases(), json!([]), "too much"),
         ("choices", choices(), json!([]), "too much"),
         ("patches", long_text(), bomb(), "the object becomes larger than 8388608 bytes"),
     ];

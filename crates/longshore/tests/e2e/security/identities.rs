@@ -4,7 +4,7 @@
 //! objects outside the workspace ([`charts`]), scoped tokens ([`tokens`]), masked values ([`masking`]), and rights that an administrator
 //! used once ([`administrator`]).
 
-mod scene;
+pub mod scene;
 
 mod administrator;
 mod charts;

@@ -1,25 +1,26 @@
 //! Charts with objects outside the workspace: refused before anything is written, whoever installs them.
 
 use http::Method;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::scene::{Deputy, Scene};
+use super::scene::{Deputy, PREY, Scene};
 use crate::platform::until;
 use crate::releases::charts::{asked, at};
-use crate::request::get;
+use crate::request::{Answer, get};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_writes_outside_its_workspace() {
     let scene = Scene::new().await;
-    let client = scene.cluster.client().await;
-    for deputy in [Deputy::Administrator, Deputy::Member] {
-        let actor = scene.deputy(deputy);
-        let victim = &actor.id;
+    for deputy in Deputy::ALL {
+        let victim = &scene.deputy(deputy).id;
         let map = |annotations: &str| {
             format!(
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: loot-chart, namespace: {victim}{annotations}}}\n"
             )
         };
+        let hook = |event: &str| map(&format!(", annotations: {{helm.sh/hook: \"{event}\"}}"));
         let binding = format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: loot-{}}}\n\
              roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}\n\
@@ -27,40 +28,100 @@ async fn chart_writes_outside_its_workspace() {
             scene.workspace, scene.workspace
         );
         let inside = format!("namespace {victim}");
-        let rows: [(&str, String, &str); 4] = [
+        let rows: [(&str, String, &str); 6] = [
             ("namespaced", map(""), &inside),
-            ("hook", map(", annotations: {helm.sh/hook: pre-install}"), &inside),
-            ("pre-delete", map(", annotations: {helm.sh/hook: pre-delete}"), &inside),
+            ("pre-install", hook("pre-install,pre-upgrade"), &inside),
+            ("pre-rollback", hook("pre-rollback"), &inside),
+            ("pre-delete", hook("pre-delete"), &inside),
+            ("test-hook", hook("test"), &inside),
             ("cluster", binding, "whole cluster"),
         ];
         for (row, extra, why) in rows {
-            let name = format!("{row}-{deputy:?}").to_lowercase();
-            let values: Value = json!({"extra": extra});
-            let body = json!({"chart": {"package": scene.package}, "values": values});
-            let planned = scene.act(actor, &name, "plan", Some(&body)).await;
-            assert!(planned.code >= 400 && planned.text.contains(why), "plan of {name}: {}", planned.text);
-            let body = asked(&scene.workspace, &name, &scene.package, &values);
-            let made = actor.call(Method::POST, "releases", Some(&body)).await;
-            assert_eq!(made.code, 201, "{}", made.text);
-            let failed = until("the installation is refused", async || {
-                let release = scene.tenant.get(&at(&scene.workspace, &name)).await;
-                (release["state"] == "failed").then_some(release)
-            })
-            .await;
-            assert!(failed.to_string().contains(why), "{name}: {failed}");
-            let written = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.workspace);
-            assert_eq!(get(&client, &written).await.code, 404, "{name}: something was written before it");
-            scene.assert_unharmed(deputy, &name).await;
+            let values = json!({"extra": extra});
+            refused_at_once(&scene, deputy, row, &values, why).await;
+            refused_as_upgrade(&scene, deputy, row, &values, why).await;
         }
     }
 }
 
+/// Plans and installs a release with such values.
+async fn refused_at_once(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
+    let actor = scene.deputy(deputy);
+    let name = &format!("{row}-{deputy:?}").to_lowercase();
+    let body = json!({"chart": {"package": scene.package}, "values": values});
+    refused(&scene.act(actor, name, "plan", Some(&body)).await, why);
+    let body = asked(&scene.workspace, name, &scene.package, values);
+    let made = actor.call(Method::POST, "releases", Some(&body)).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    let failed = scene.until_failed(name, &made).await;
+    assert!(failed.to_string().contains(why), "{name}: {failed}");
+    assert_eq!(greeting(scene, name).await, None, "{name}: something was written before it");
+    scene.assert_unharmed(deputy, name).await;
+    scene.uninstalled(actor, name).await;
+    scene.assert_unharmed(deputy, &format!("uninstallation of {name}")).await;
+}
+
+/// Upgrades a deployed release to such values, and does everything else with it after that.
+async fn refused_as_upgrade(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
+    let actor = scene.deputy(deputy);
+    let name = &format!("up-{row}-{deputy:?}").to_lowercase();
+    let body = asked(&scene.workspace, name, &scene.package, &json!({"greeting": "before"}));
+    let made = actor.call(Method::POST, "releases", Some(&body)).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    scene.until_deployed(name, &made).await;
+    refused(&scene.act(actor, name, "plan", Some(&json!({"values": values}))).await, why);
+    let upgraded = scene.upgrade(actor, name, values).await;
+    assert_eq!(upgraded.code, 200, "{}", upgraded.text);
+    let failed = scene.until_failed(name, &upgraded).await;
+    assert!(failed.to_string().contains(why), "{name}: {failed}");
+    for act in ["restart?rolling=true", "restart", "test"] {
+        let answer = scene.act(actor, name, act, None).await;
+        assert_eq!(answer.code, 200, "{act}: {}", answer.text);
+        assert!(act != "test" || answer.json()["passed"] == true, "{}", answer.text);
+        scene.assert_unharmed(deputy, &format!("{act} of {name}")).await;
+    }
+    let retried = scene.act(actor, name, "retry", None).await;
+    assert_eq!(retried.code, 200, "{}", retried.text);
+    let failed = scene.until_failed(name, &retried).await;
+    assert!(failed.to_string().contains(why), "{name}: {failed}");
+    assert_eq!(greeting(scene, name).await.as_deref(), Some("before"), "{name}");
+    let back = scene.act(actor, name, "rollback", Some(&json!({"revision": 1}))).await;
+    assert_eq!(back.code, 200, "{}", back.text);
+    scene.until_deployed(name, &back).await;
+    scene.assert_unharmed(deputy, &format!("rollback of {name}")).await;
+    scene.upgraded(actor, name, "after").await;
+    scene.assert_unharmed(deputy, &format!("pruning of {name}")).await;
+    scene.uninstalled(actor, name).await;
+    scene.assert_unharmed(deputy, &format!("uninstallation of {name}")).await;
+}
+
+fn refused(answer: &Answer, why: &str) {
+    assert!(
+        matches!(answer.code, 400 | 403 | 422) && answer.text.contains(why),
+        "{}: {}",
+        answer.code,
+        answer.text
+    );
+}
+
+/// What the ConfigMap of a release says.
+async fn greeting(scene: &Scene, name: &str) -> Option<String> {
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.workspace);
+    let answer = get(&scene.cluster.client().await, &path).await;
+    (answer.code == 200).then(|| answer.json()["data"]["greeting"].as_str().unwrap().to_owned())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_looks_up_secrets_of_another_workspace() {
+    const OWN: &str = "the-secret-of-the-tenant";
     let scene = Scene::new().await;
-    for deputy in [Deputy::Administrator, Deputy::Member] {
+    let secrets: kube::Api<Secret> = kube::Api::namespaced(scene.kube.clone(), &scene.workspace);
+    let secret = json!({"metadata": {"name": "own"}, "stringData": {"password": OWN}});
+    secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    for deputy in Deputy::ALL {
         let actor = scene.deputy(deputy);
-        for (row, namespace) in [("theirs", actor.id.as_str()), ("all", "")] {
+        let rows = [("theirs", actor.id.as_str()), ("all", ""), ("own", scene.workspace.as_str())];
+        for (row, namespace) in rows {
             let name = format!("look-{row}-{deputy:?}").to_lowercase();
             let extra = format!(
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}-seen}}\ndata:\n  \
@@ -69,7 +130,7 @@ async fn chart_looks_up_secrets_of_another_workspace() {
             let values = json!({"extra": extra});
             let body = json!({"chart": {"package": scene.package}, "values": values});
             let planned = scene.act(actor, &name, "plan", Some(&body)).await;
-            assert!(!seen(&planned.text), "{name}: {}", planned.text);
+            assert!(!seen(&planned.text, PREY), "{name}: {}", planned.text);
             let body = asked(&scene.workspace, &name, &scene.package, &values);
             let made = actor.call(Method::POST, "releases", Some(&body)).await;
             assert_eq!(made.code, 201, "{}", made.text);
@@ -80,18 +141,19 @@ async fn chart_looks_up_secrets_of_another_workspace() {
             .await;
             let path = format!("/api/v1/namespaces/{}/configmaps/{name}-seen", scene.workspace);
             let map = get(&scene.cluster.client().await, &path).await;
-            assert!(!seen(&map.text), "{name}: {}", map.text);
+            assert!(!seen(&map.text, PREY), "{name}: {}", map.text);
+            // A lookup within the workspace finds what is there.
+            assert_eq!(seen(&map.text, OWN), row == "own", "{name}: {}", map.text);
         }
     }
 }
 
-/// Whether the data of the deputy's Secret is in a text, in any of its encodings.
-fn seen(text: &str) -> bool {
+/// Whether the data of a Secret is in a text, in any of its encodings.
+fn seen(text: &str, secret: &str) -> bool {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
     let candidates = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || "+/=".contains(letter)));
     let decoded = candidates.filter_map(|word| BASE64_STANDARD.decode(word).ok());
-    let secret = "the-secret-of-the-deputy";
     let encoded = BASE64_STANDARD.encode(secret);
     let holds = |text: &str| text.contains(secret) || text.contains(&encoded);
     holds(text) || decoded.into_iter().any(|bytes| holds(&String::from_utf8_lossy(&bytes)))

@@ -1,73 +1,127 @@
 //! Helm records that a tenant edits or writes, through everything that takes content from a record.
 
+use helm_template::profile::Profile;
 use http::Method;
-use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
 use kube::api::PostParams;
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::scene::{Deputy, Scene, patch_status};
 use crate::platform::until;
-use crate::releases::charts::at;
+use crate::releases::charts::{at, chart_of};
 
-/// What a deputy does with a release whose record the tenant has edited.
-const OPERATIONS: &[&str] =
-    &["plan", "restart", "restart-all", "test", "reconcile", "prune", "rollback", "uninstall"];
+/// How the tenant changes the content of a release.
+#[derive(Clone, Copy, Debug)]
+enum Forgery {
+    /// The newest record is edited.
+    Edited,
+    /// A newer record is added, which looks like one of the platform's.
+    Foreign,
+}
+
+/// Operations of a deputy on a release with a forged record.
+const OPERATIONS: &[&str] = &[
+    "plan",
+    "restart",
+    "restart-all",
+    "test",
+    "reconcile",
+    "prune",
+    "rollback",
+    "rollback-to-forged",
+    "uninstall",
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_edits_helm_record_and_gains_cluster_admin() {
-    edits_record_under(Deputy::Administrator).await;
+    attack_with_record(Forgery::Edited, Deputy::Administrator).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_edits_helm_record_and_gains_another_workspace() {
-    edits_record_under(Deputy::Member).await;
+    attack_with_record(Forgery::Edited, Deputy::Member).await;
 }
 
-async fn edits_record_under(deputy: Deputy) {
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_edits_helm_record_and_gains_what_a_scoped_token_excludes() {
+    attack_with_record(Forgery::Edited, Deputy::Scoped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_adds_helm_record_and_gains_cluster_admin() {
+    attack_with_record(Forgery::Foreign, Deputy::Administrator).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_adds_helm_record_and_gains_another_workspace() {
+    attack_with_record(Forgery::Foreign, Deputy::Member).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenant_adds_helm_record_and_gains_what_a_scoped_token_excludes() {
+    attack_with_record(Forgery::Foreign, Deputy::Scoped).await;
+}
+
+async fn attack_with_record(forgery: Forgery, deputy: Deputy) {
     let scene = Scene::new().await;
     let actor = scene.deputy(deputy);
     scene.install("web").await;
+    // Its first revision is to be gone back to after many others.
+    let change = json!({"options": {"maxHistory": 50}});
+    let changed = scene.tenant.call(Method::PATCH, &at(&scene.workspace, "web"), Some(&change)).await;
+    assert_eq!(changed.code, 200, "{}", changed.text);
     // The deputy is the last who changed it, with all of their rights: the worst that a tenant can hope for.
     scene.upgraded(actor, "web", "by the deputy").await;
     assert_eq!(scene.runs_as("web").await["user"], actor.id.as_str());
+    let path = at(&scene.workspace, "web");
     for operation in OPERATIONS {
-        scene.forge("web", scene.loot(deputy)).await;
+        match forgery {
+            Forgery::Edited => scene.forge("web", scene.loot(deputy)).await,
+            Forgery::Foreign => scene.add_revision("web", true, scene.loot(deputy)).await,
+        }
         match *operation {
             "plan" => {
                 let body = json!({"values": {"greeting": "planned"}});
-                scene.act(actor, "web", "plan", Some(&body)).await;
+                let planned = scene.act(actor, "web", "plan", Some(&body)).await;
+                assert_eq!(planned.code, 200, "{}", planned.text);
+                let objects = planned.json()["objects"].to_string();
+                assert!(objects.contains("planned") && !objects.contains("loot"), "{objects}");
             }
-            "restart" => {
-                let answer = scene.act(actor, "web", "restart?rolling=true", None).await;
-                assert_eq!(answer.code, 403, "{}", answer.text);
-            }
-            "restart-all" => {
-                let answer = scene.act(actor, "web", "restart", None).await;
-                assert_eq!(answer.code, 403, "{}", answer.text);
+            "restart" | "restart-all" => {
+                let act = if *operation == "restart" { "restart?rolling=true" } else { "restart" };
+                let refused = scene.act(actor, "web", act, None).await;
+                let why = format!("namespace `{}`, which does not belong to workspace", actor.id);
+                assert!(refused.code == 403 && refused.text.contains(&why), "{}", refused.text);
             }
             "test" => {
                 let answer = scene.act(actor, "web", "test", None).await;
+                assert_eq!(answer.code, 200, "{}", answer.text);
                 assert_eq!(answer.json()["passed"], false, "{}", answer.text);
+                assert!(
+                    answer.text.contains("forbidden") || answer.text.contains("namespace"),
+                    "{}",
+                    answer.text
+                );
             }
             "reconcile" => {
-                for act in ["pause", "recover"] {
+                for (act, state) in [("pause", "paused"), ("recover", "active")] {
                     let answer = scene.act(actor, "web", act, None).await;
                     assert_eq!(answer.code, 200, "{act}: {}", answer.text);
-                    scene.until_state("web", if act == "pause" { "paused" } else { "active" }).await;
+                    scene.until_state("web", state).await;
                 }
             }
             "prune" => scene.upgraded(actor, "web", "pruned").await,
             "rollback" => {
                 let answer = scene.act(actor, "web", "rollback", Some(&json!({"revision": 1}))).await;
                 assert_eq!(answer.code, 200, "{}", answer.text);
-                scene.until_active("web").await;
+                scene.until_deployed("web", &answer).await;
             }
+            "rollback-to-forged" => roll_back_to_forged_chart(&scene, deputy).await,
             _ => {
-                let answer = actor.call(Method::DELETE, &at(&scene.workspace, "web"), None).await;
+                let answer = actor.call(Method::DELETE, &path, None).await;
                 assert_eq!(answer.code, 202, "{}", answer.text);
                 until("the uninstallation was tried", async || {
-                    let answer = scene.tenant.call(Method::GET, &at(&scene.workspace, "web"), None).await;
+                    let answer = scene.tenant.call(Method::GET, &path, None).await;
                     (answer.code == 404 || answer.text.contains("forbidden")).then_some(())
                 })
                 .await;
@@ -77,6 +131,29 @@ async fn edits_record_under(deputy: Deputy) {
     }
     scene.force_delete("web").await;
     scene.assert_unharmed(deputy, "force").await;
+}
+
+/// Goes back to the newest revision, whose chart has an object in the deputy's namespace.
+async fn roll_back_to_forged_chart(scene: &Scene, deputy: Deputy) {
+    let actor = scene.deputy(deputy);
+    let map =
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: loot-chart, namespace: {}}}\n", actor.id);
+    let files =
+        [("Chart.yaml", "apiVersion: v2\nname: web\nversion: 6.6.6\n"), ("templates/loot.yaml", &*map)];
+    let chart = helm_release::record::ChartRecord::new(&chart_of(&files), Profile::Helm4).unwrap();
+    scene.forge("web", |record| record.chart = chart.clone()).await;
+    let revision = scene.record("web", None).await.1.version;
+    let answer = scene.act(actor, "web", "rollback", Some(&json!({"revision": revision}))).await;
+    assert_eq!(answer.code, 200, "{}", answer.text);
+    let failed = scene.until_failed("web", &answer).await.to_string();
+    assert!(failed.contains(&format!("namespace {}", actor.id)), "{failed}");
+    // Whoever wrote that record had no more rights than the namespace's deployer.
+    assert!(scene.runs_as("web").await["user"].as_str().is_none_or(str::is_empty));
+    scene.assert_unharmed(deputy, "rollback to a forged chart").await;
+    let body = json!({"chart": {"package": scene.package}, "values": {"greeting": "again"}});
+    let answer = actor.call(Method::PATCH, &at(&scene.workspace, "web"), Some(&body)).await;
+    assert_eq!(answer.code, 200, "{}", answer.text);
+    scene.until_deployed("web", &answer).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,39 +186,18 @@ async fn administrator_who_pauses_hands_over_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_writes_foreign_record_with_labels_of_the_platform() {
+async fn revision_after_a_foreign_record_is_trusted_again() {
     let scene = Scene::new().await;
-    let deputy = Deputy::Administrator;
+    let (deputy, actor) = (Deputy::Administrator, &scene.administrator);
     scene.install("web").await;
-    scene.upgraded(&scene.administrator, "web", "by the administrator").await;
-    // A newer revision that looks like one of the platform's, labels, annotations and all.
-    let (mut secret, mut record) = scene.record("web", None).await;
-    record.version += 1;
-    scene.loot(deputy)(&mut record);
-    let version = record.version.to_string();
-    secret.metadata.name = Some(secret.name_any().replace(".v2", &format!(".v{version}")));
-    secret.metadata.resource_version = None;
-    secret.metadata.uid = None;
-    secret.metadata.labels.as_mut().unwrap().insert("version".to_owned(), version);
-    let text = k8s_openapi::ByteString(record.encode().unwrap().into_bytes());
-    secret.data = Some([("release".to_owned(), text)].into());
-    let secrets: Api<Secret> = Api::namespaced(scene.kube.clone(), &scene.workspace);
-    secrets.create(&PostParams::default(), &secret).await.unwrap();
-    let tested = scene.act(&scene.administrator, "web", "test", None).await;
+    scene.upgraded(actor, "web", "by the administrator").await;
+    scene.add_revision("web", true, scene.loot(deputy)).await;
+    let tested = scene.act(actor, "web", "test", None).await;
     assert_eq!(tested.json()["passed"], false, "{}", tested.text);
-    scene.assert_unharmed(deputy, "test of a foreign record").await;
-    scene.upgraded(&scene.administrator, "web", "after it").await;
-    scene.assert_unharmed(deputy, "upgrade over a foreign record").await;
-    // The revision of our own after it is trusted again.
-    let tested = scene.act(&scene.administrator, "web", "test", None).await;
+    scene.upgraded(actor, "web", "after it").await;
+    let tested = scene.act(actor, "web", "test", None).await;
     assert_eq!(tested.json()["passed"], true, "{}", tested.text);
-    let gone = scene.administrator.call(Method::DELETE, &at(&scene.workspace, "web"), None).await;
-    assert_eq!(gone.code, 202, "{}", gone.text);
-    until("it is gone", async || {
-        let answer = scene.tenant.call(Method::GET, &at(&scene.workspace, "web"), None).await;
-        (answer.code == 404).then_some(())
-    })
-    .await;
+    scene.uninstalled(actor, "web").await;
     scene.assert_unharmed(deputy, "uninstallation").await;
 }
 

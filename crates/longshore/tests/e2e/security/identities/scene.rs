@@ -1,7 +1,8 @@
 //! A tenant who attacks, people with more rights who touch the tenant's releases, and what the tenant is after.
 
-use helm_release::Record;
 use helm_release::record::HookRecord;
+use helm_release::storage::secret_name;
+use helm_release::{Record, Status};
 use http::Method;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -34,6 +35,9 @@ pub const CHART: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
 ];
 
+/// What is in a Secret of each deputy.
+pub const PREY: &str = "the-secret-of-the-deputy";
+
 /// The deputies whose rights a tenant is after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deputy {
@@ -41,6 +45,12 @@ pub enum Deputy {
     Administrator,
     /// Also of another workspace.
     Member,
+    /// The member with a token that is scoped to the tenant's workspace.
+    Scoped,
+}
+
+impl Deputy {
+    pub const ALL: [Self; 3] = [Self::Administrator, Self::Member, Self::Scoped];
 }
 
 pub struct Scene {
@@ -52,6 +62,7 @@ pub struct Scene {
     pub kube: kube::Client,
     pub administrator: Person,
     pub member: Person,
+    pub scoped: Person,
     pub workspace: String,
     pub package: String,
 }
@@ -67,7 +78,10 @@ impl Scene {
         tenant.takes_in(&workspace, &member, "developer").await;
         let kube = client_of(&tenant, &cluster).await;
         let package = keep(&server, &tenant, &workspace, CHART).await;
-        let scene = Self { cluster, server, tenant, kube, administrator, member, workspace, package };
+        let scope = format!("workspace:{workspace}");
+        let scoped = member.with_token(scoped_token(&member, &[&scope]).await);
+        let scene = Self { cluster, server, tenant, kube, administrator, member, scoped, workspace, package };
+        // The scoped deputy is the member.
         for deputy in [Deputy::Administrator, Deputy::Member] {
             scene.plant_prey(deputy).await;
         }
@@ -78,6 +92,7 @@ impl Scene {
         match deputy {
             Deputy::Administrator => &self.administrator,
             Deputy::Member => &self.member,
+            Deputy::Scoped => &self.scoped,
         }
     }
 
@@ -100,6 +115,28 @@ impl Scene {
         .await;
     }
 
+    /// Waits until the version that this answer names is deployed.
+    pub async fn until_deployed(&self, name: &str, answer: &Answer) {
+        let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
+        assert!(version.is_i64(), "{}", answer.text);
+        until("the version is deployed", async || {
+            let release = self.tenant.get(&path).await;
+            (release["state"] == "active" && release["deployedVersion"] == version).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until the version that this answer names has failed.
+    pub async fn until_failed(&self, name: &str, answer: &Answer) -> Value {
+        let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
+        assert!(version.is_i64(), "{}", answer.text);
+        until("the version has failed", async || {
+            let release = self.tenant.get(&path).await;
+            (release["state"] == "failed" && release["version"] == version).then_some(release)
+        })
+        .await
+    }
+
     pub async fn until_state(&self, name: &str, state: &str) -> Value {
         until_state(&self.server, &self.tenant.token, &at(&self.workspace, name), state).await
     }
@@ -120,12 +157,8 @@ impl Scene {
         let answer = self.upgrade(who, name, &json!({"greeting": greeting})).await;
         assert_eq!(answer.code, 200, "{}", answer.text);
         let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client().await, &self.workspace);
-        until("the upgrade is deployed", async || {
-            let map = maps.get_opt(name).await.unwrap()?;
-            (map.data?["greeting"] == greeting).then_some(())
-        })
-        .await;
-        self.until_active(name).await;
+        self.until_deployed(name, &answer).await;
+        assert_eq!(maps.get(name).await.unwrap().data.unwrap()["greeting"], greeting);
     }
 
     /// Whom the release acts as.
@@ -171,6 +204,30 @@ impl Scene {
             }
         }
         panic!("the record changes all the time");
+    }
+
+    /// Writes the next revision as the tenant can: a copy of the newest one's Secret, with its labels. With its annotations it looks
+    /// like one of the platform's, without like one of the helm command line.
+    pub async fn add_revision(&self, name: &str, annotated: bool, change: impl Fn(&mut Record)) {
+        let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
+        let (mut secret, mut record) = self.record(name, None).await;
+        record.version += 1;
+        change(&mut record);
+        let version = record.version.to_string();
+        secret.metadata.name = Some(secret_name(name, record.version));
+        secret.metadata.resource_version = None;
+        secret.metadata.uid = None;
+        secret.metadata.labels.as_mut().unwrap().insert("version".to_owned(), version);
+        if !annotated {
+            secret.metadata.annotations = None;
+        }
+        secret.data =
+            Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
+        secrets.create(&PostParams::default(), &secret).await.unwrap();
+        self.forge_revision(name, Some(record.version - 1), |before| {
+            before.set_status(Status::Superseded, "")
+        })
+        .await;
     }
 
     /// What the tenant adds to a record: hooks for every event, and objects, that need the rights of this deputy.
@@ -226,10 +283,9 @@ impl Scene {
         let map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
         let client = self.cluster.client().await;
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &map).await.unwrap();
-        let secret: Secret = serde_json::from_value(
-            json!({"metadata": {"name": "prey"}, "stringData": {"password": "the-secret-of-the-deputy"}}),
-        )
-        .unwrap();
+        let secret: Secret =
+            serde_json::from_value(json!({"metadata": {"name": "prey"}, "stringData": {"password": PREY}}))
+                .unwrap();
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &secret).await.unwrap();
         let workload: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
             "metadata": metadata,
@@ -261,15 +317,23 @@ impl Scene {
 
     /// A token of somebody's that is good for this.
     pub async fn token(&self, of: &Person, scopes: &[&str]) -> String {
-        let body = json!({"name": format!("s{}", unused_phone()), "scopes": scopes});
-        let made = of.call(Method::POST, "tokens", Some(&body)).await;
-        assert_eq!(made.code, 201, "{}", made.text);
-        made.json()["token"].as_str().unwrap().to_owned()
+        scoped_token(of, scopes).await
     }
 
     /// A call with such a token.
     pub async fn with_token(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
         call(&self.server.platform(), Some(token), method, path, body).await
+    }
+
+    /// An uninstallation that comes to its end.
+    pub async fn uninstalled(&self, who: &Person, name: &str) {
+        let path = at(&self.workspace, name);
+        let gone = who.call(Method::DELETE, &path, None).await;
+        assert_eq!(gone.code, 202, "{}", gone.text);
+        until("the release is gone", async || {
+            (self.tenant.call(Method::GET, &path, None).await.code == 404).then_some(())
+        })
+        .await;
     }
 
     /// Ends a release that cannot be uninstalled, as an administrator.
@@ -278,6 +342,13 @@ impl Scene {
         let answer = self.administrator.call(Method::DELETE, &path, None).await;
         assert!(matches!(answer.code, 200 | 202 | 404), "{}: {}", answer.code, answer.text);
     }
+}
+
+async fn scoped_token(of: &Person, scopes: &[&str]) -> String {
+    let body = json!({"name": format!("s{}", unused_phone()), "scopes": scopes});
+    let made = of.call(Method::POST, "tokens", Some(&body)).await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    made.json()["token"].as_str().unwrap().to_owned()
 }
 
 /// A person's own client.

@@ -10,35 +10,58 @@ use crate::releases::charts::{asked, at};
 #[tokio::test(flavor = "multi_thread")]
 async fn token_of_one_workspace_reaches_another_through_a_release() {
     let scene = Scene::new().await;
-    for deputy in [Deputy::Member, Deputy::Administrator] {
-        let actor = scene.deputy(deputy);
+    for deputy in [Deputy::Scoped, Deputy::Administrator] {
         let scope = format!("workspace:{}", scene.workspace);
-        let token = scene.token(actor, &[&scope]).await;
+        let person = scene.deputy(deputy);
+        let actor = match deputy {
+            Deputy::Scoped => person,
+            _ => &person.with_token(scene.token(person, &[&scope]).await),
+        };
         let victim = &actor.id;
         let extra =
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: loot-chart, namespace: {victim}}}\n");
-        let name = format!("scoped-{deputy:?}").to_lowercase();
-        let path = at(&scene.workspace, &name);
+        let outside = format!("namespace {victim}");
+        let name = &format!("scoped-{deputy:?}").to_lowercase();
+        let path = at(&scene.workspace, name);
         let body = json!({"chart": {"package": scene.package}, "values": {"extra": extra}});
-        let planned = scene.with_token(&token, Method::POST, &format!("{path}/plan"), Some(&body)).await;
-        assert!(planned.code >= 400, "{}", planned.text);
-        let body = asked(&scene.workspace, &name, &scene.package, &json!({"extra": extra}));
-        let made = scene.with_token(&token, Method::POST, "releases", Some(&body)).await;
+        let planned = scene.act(actor, name, "plan", Some(&body)).await;
+        assert!(
+            matches!(planned.code, 400 | 403 | 422) && planned.text.contains(&outside),
+            "{}: {}",
+            planned.code,
+            planned.text
+        );
+        let body = asked(&scene.workspace, name, &scene.package, &json!({"extra": extra}));
+        let made = actor.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        scene.until_state(&name, "failed").await;
+        let failed = scene.until_failed(name, &made).await.to_string();
+        assert!(failed.contains(&outside), "{failed}");
         scene.assert_unharmed(deputy, "install with a scoped token").await;
         // The scope stays with the release, and its own workspace is within it.
-        let body = json!({"values": {"greeting": "scoped"}});
-        let changed = scene.with_token(&token, Method::PATCH, &path, Some(&body)).await;
-        assert_eq!(changed.code, 200, "{}", changed.text);
-        scene.until_state(&name, "active").await;
-        assert_eq!(scene.runs_as(&name).await["scope"], json!([scope]));
+        for greeting in ["scoped", "pruned"] {
+            scene.upgraded(actor, name, greeting).await;
+            assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
+        }
+        let revision = scene.record(name, None).await.1.version;
+        let back = scene.act(actor, name, "rollback", Some(&json!({"revision": revision - 1}))).await;
+        assert_eq!(back.code, 200, "{}", back.text);
+        scene.until_deployed(name, &back).await;
+        assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
         // A forged record gets no further under the scoped token's identity.
-        scene.forge(&name, scene.loot(deputy)).await;
-        scene.with_token(&token, Method::POST, &format!("{path}/restart"), None).await;
-        scene.with_token(&token, Method::POST, &format!("{path}/test"), None).await;
+        scene.forge(name, scene.loot(deputy)).await;
+        let restarted = scene.act(actor, name, "restart", None).await;
+        assert!(
+            restarted.code == 403 && restarted.text.contains("does not belong to workspace"),
+            "{}",
+            restarted.text
+        );
+        let tested = scene.act(actor, name, "test", None).await;
+        assert_eq!((tested.code, &tested.json()["passed"]), (200, &json!(false)), "{}", tested.text);
         scene.assert_unharmed(deputy, "restart and test with a scoped token").await;
-        let gone = scene.with_token(&token, Method::DELETE, &path, None).await;
+        scene.upgraded(actor, name, "over the forged record").await;
+        scene.assert_unharmed(deputy, "upgrade with a scoped token").await;
+        scene.forge(name, scene.loot(deputy)).await;
+        let gone = actor.call(Method::DELETE, &path, None).await;
         assert_eq!(gone.code, 202, "{}", gone.text);
         until("the uninstallation was tried", async || {
             let answer = scene.tenant.call(Method::GET, &path, None).await;
@@ -49,10 +72,18 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
         // A token of another workspace does nothing here, and one that reads changes nothing.
         for scopes in [vec![format!("workspace:{victim}")], vec!["read".to_owned()]] {
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let token = scene.token(actor, &scopes).await;
+            let token = scene.token(person_of(&scene, deputy), &scopes).await;
             let body = asked(&scene.workspace, "never", &scene.package, &json!({}));
             let refused = scene.with_token(&token, Method::POST, "releases", Some(&body)).await;
             assert_eq!(refused.code, 403, "{scopes:?}: {}", refused.text);
         }
+    }
+}
+
+/// The deputy with a credential that is not scoped.
+fn person_of(scene: &Scene, deputy: Deputy) -> &crate::platform::Person {
+    match deputy {
+        Deputy::Administrator => &scene.administrator,
+        Deputy::Member | Deputy::Scoped => &scene.member,
     }
 }

@@ -1,0 +1,296 @@
+//! Hostile names in every text of every body, by the schemas of the API's description, and in every word of every query.
+//!
+//! A text that is neither tried nor in [`FREE`] fails the test, so that a new field is one or the other.
+
+use std::collections::BTreeSet;
+
+use api::openapi::describe;
+use api::routes;
+use axum::body::Body;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Request};
+use domain::names::hostile_names;
+use domain::roles::PlatformRole;
+use serde_json::{Map, Value, json};
+
+use crate::house::{Answer, House, Key, Person, ROOT, request};
+use crate::names::{ask, encoded, filled};
+use crate::releases::packed;
+
+/// Texts that are anything, by the ends of their JSON pointers: what people call something, secrets, addresses, patterns and amounts; and
+/// parts of objects that the cluster checks. None of them becomes part of a path.
+const FREE: &[&str] = &[
+    "/description",
+    "/displayName",
+    "/organization",
+    "/email",
+    "/phone",
+    "/password",
+    "/secret",
+    "/login",
+    "/old",
+    "/new",
+    "/code",
+    "/url",
+    "/username",
+    "/token",
+    "/ca",
+    "/certificate",
+    "/credentials/key",
+    "/patch",
+    "/timeAdded",
+    "/timeout",
+    "/group",
+    "/version",
+    "/annotationSelector",
+    "/labelSelector",
+    "/target/kind",
+    "/target/name",
+    "/target/namespace",
+    "/paths/0",
+    "/limits/{key}",
+    "/limits/*",
+    "/requests/{key}",
+    "/requests/*",
+    "tokens.create /name",
+    "console.login.post /name",
+    "/annotations/{key}",
+    "/annotations/*",
+    "/labels/{key}",
+    "/labels/*",
+    "/taints/0/key",
+    "/taints/0/value",
+    "/quota/*",
+    "/share/*",
+    "/shares/*/*",
+    // Compared with the objects of the chart.
+    "releases.plan /roles/0/container",
+    "releases.plan /roles/0/kind",
+    "releases.plan /roles/0/name",
+];
+
+fn is_free(act: &str, leaf: &str) -> bool {
+    let text = format!("{act} {leaf}");
+    FREE.iter().any(|end| text.ends_with(end))
+}
+
+/// The texts of a schema as JSON pointers: `0` is the first of a list, `{key}` the key of a map, and `*` its value.
+fn texts(document: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
+    if let Some(target) = schema["$ref"].as_str() {
+        return texts(document, document.pointer(target.trim_start_matches('#')).unwrap(), at, found);
+    }
+    for word in ["anyOf", "oneOf", "allOf"] {
+        schema[word].as_array().into_iter().flatten().for_each(|part| texts(document, part, at, found));
+    }
+    let is_text = |kind: &Value| {
+        kind == "string" || kind.as_array().is_some_and(|kinds| kinds.contains(&"string".into()))
+    };
+    if is_text(&schema["type"]) {
+        found.insert(at.to_owned());
+    }
+    for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+        texts(document, schema, &format!("{at}/{field}"), found);
+    }
+    if schema["items"].is_object() {
+        texts(document, &schema["items"], &format!("{at}/0"), found);
+    }
+    if schema["additionalProperties"].is_object() {
+        found.insert(format!("{at}/{{key}}"));
+        texts(document, &schema["additionalProperties"], &format!("{at}/*"), found);
+    }
+}
+
+/// The body with `name` at this place; nothing where the body has no such place.
+fn with_name(body: &Value, leaf: &str, name: &str) -> Option<Value> {
+    let mut changed = body.clone();
+    let mut place = &mut changed;
+    for step in leaf.split('/').skip(1) {
+        place = match step {
+            "{key}" => {
+                let map: &mut Map<String, Value> = place.as_object_mut()?;
+                let key = map.keys().next()?.clone();
+                let value = map.remove(&key)?;
+                map.insert(name.to_owned(), value);
+                return Some(changed);
+            }
+            "*" => place.as_object_mut()?.values_mut().next()?,
+            "0" => place.as_array_mut()?.first_mut()?,
+            field => place.as_object_mut()?.get_mut(field)?,
+        };
+    }
+    *place = name.into();
+    Some(changed)
+}
+
+/// A person who may do everything, a workspace `acme` with a release `web`, a repository and a pool.
+struct Scene {
+    house: House,
+    admin: Person,
+    package: Value,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let house = House::running().await;
+        let admin = house.person(1, &[PlatformRole::Admin]).await;
+        house.workspace("acme", &admin, &[]).await;
+        let mut upload = request(Method::POST, &format!("{ROOT}/packages?ws=acme"), &admin.key(), None);
+        upload.headers_mut().insert(CONTENT_TYPE, "application/gzip".parse().unwrap());
+        let (parts, _) = upload.into_parts();
+        let kept = house.send(Request::from_parts(parts, Body::from(packed()))).await;
+        assert_eq!(kept.code(), 200, "{}", kept.text);
+        let package = kept.json()["package"].clone();
+        Self { house, admin, package }
+    }
+
+    /// Acts with bodies that are taken as they are, in this order. Together they have every text that is not free.
+    fn bodies(&self) -> Vec<(&'static str, Value)> {
+        let package = json!({"package": self.package});
+        let roles = json!([{"kind": "Deployment", "name": "web", "container": "web"}]);
+        let repo = json!({"repo": "acme.charts", "name": "web"});
+        let oci = json!({"oci": "oci://127.0.0.1:9/charts/web"});
+        let pool = json!({"labels": {"a": "b"}, "annotations": {"a": "b"}, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]});
+        let mut new_pool = pool.clone();
+        (new_pool["name"], new_pool["type"], new_pool["tenant"]) =
+            ("hangzhou".into(), "Edge".into(), self.admin.id.to_string().into());
+        let release = json!({"cluster": "host", "namespace": "acme", "name": "web", "chart": package, "roles": roles,
+            "options": {"timeout": "1m"}, "remediation": {"strategy": "rollback"}, "driftDetection": {"mode": "warn"}});
+        let elsewhere = |chart: &Value| json!({"namespace": "acme", "name": "other", "chart": chart});
+        let change = json!({"chart": package, "roles": roles, "options": {"timeout": "1m"}});
+        vec![
+            ("releases.create", release),
+            ("releases.create", elsewhere(&repo)),
+            ("releases.create", elsewhere(&oci)),
+            ("releases.plan", change.clone()),
+            ("releases.plan", json!({"chart": repo})),
+            ("releases.plan", json!({"chart": oci})),
+            ("releases.update", change),
+            ("releases.update", json!({"chart": repo})),
+            ("releases.update", json!({"chart": oci})),
+            (
+                "repos.create",
+                json!({"name": "charts", "workspace": "acme", "url": "https://charts.example.com"}),
+            ),
+            ("tokens.create", json!({"name": "t", "scopes": ["workspace:acme"]})),
+            ("users.update", json!({"platformRoles": ["admin"]})),
+            ("workspaces.create", json!({"name": "other"})),
+            ("namespaces.create", json!({"name": "test", "share": {"pods": "1"}})),
+            ("invitations.create", json!({"to": "p9@example.com", "role": "viewer"})),
+            ("members.update", json!({"role": "admin"})),
+            ("quota.update", json!({"quota": {"pods": "20"}, "shares": {"acme-test": {"pods": "2"}}})),
+            ("console.pools.create", new_pool),
+            ("console.pools.update", pool),
+            (
+                "console.login.post",
+                json!({"email": "p1@example.com", "token": self.admin.token, "pool": "hangzhou"}),
+            ),
+        ]
+    }
+}
+
+fn is_refused(answer: &Answer) -> bool {
+    matches!(answer.code(), 400 | 403 | 404 | 413 | 422) && answer.text.len() < 2_000
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_names_in_bodies_are_refused() {
+    let scene = Scene::new().await;
+    let (key, me) = (scene.admin.key(), scene.admin.id.to_string());
+    let table = routes::table();
+    let document = describe(&table);
+    let mut tried = BTreeSet::new();
+    for (act, body) in scene.bodies() {
+        let row = table.iter().find(|row| row.act == act).unwrap_or_else(|| panic!("no act {act}"));
+        let mut path = filled(row.path, &me);
+        if act == "repos.create" {
+            path.push_str("?check=false");
+        }
+        let schema = &document["paths"][row.path][row.method.as_str().to_lowercase()]["requestBody"]["content"]
+            ["application/json"]["schema"];
+        let mut leaves = BTreeSet::new();
+        texts(&document, schema, "", &mut leaves);
+        // Without a hostile name it is taken, but for charts that are nowhere.
+        let answer = ask(&scene.house, &row.method, &path, &key, Some(body.clone())).await;
+        let is_elsewhere = !body["chart"].is_null() && body["chart"]["package"].is_null();
+        assert!(answer.status.is_success() || is_elsewhere, "{act}: {} {}", answer.code(), answer.text);
+        let mut body = body;
+        if body["name"].is_string() {
+            // The name is in use now.
+            body["name"] = "another".into();
+        }
+        for leaf in leaves.iter().filter(|leaf| !is_free(act, leaf)) {
+            for name in hostile_names() {
+                let scoped = if leaf.starts_with("/scopes") { format!("workspace:{name}") } else { name };
+                let Some(body) = with_name(&body, leaf, &scoped) else { break };
+                tried.insert(format!("{act} {leaf}"));
+                let answer = ask(&scene.house, &row.method, &path, &key, Some(body)).await;
+                assert!(
+                    is_refused(&answer),
+                    "{act} {leaf} {scoped:.100}: {} {:.2000}",
+                    answer.code(),
+                    answer.text
+                );
+            }
+        }
+    }
+    for row in table.iter() {
+        let schema = &document["paths"][row.path][row.method.as_str().to_lowercase()]["requestBody"]["content"]
+            ["application/json"]["schema"];
+        let mut leaves = BTreeSet::new();
+        texts(&document, schema, "", &mut leaves);
+        for leaf in leaves.iter().filter(|leaf| !is_free(row.act, leaf)) {
+            let leaf = format!("{} {leaf}", row.act);
+            assert!(tried.contains(&leaf), "{leaf} is neither tried nor free");
+        }
+    }
+}
+
+/// Words of queries that name something.
+const NAMES: &[&str] = &["ws", "c", "ns", "namespace", "name", "pod", "container", "kind", "pool"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_names_in_queries_are_refused_or_find_nothing() {
+    let scene = Scene::new().await;
+    let (key, me) = (scene.admin.key(), scene.admin.id.to_string());
+    let release = json!({"namespace": "acme", "name": "web", "chart": {"package": scene.package}});
+    assert_eq!(scene.house.post("releases", &key, release).await.code(), 201);
+    let (mut asked, nobody) = (0, Key::Nothing);
+    for row in routes::table() {
+        let words = row.query.unwrap_or_default().iter().filter(|word| NAMES.contains(*word));
+        for word in words {
+            // A login takes one of three names, and a secret.
+            let (key, more) = match (row.act, *word) {
+                ("console.login", "name") => (&nobody, "&token=none".to_owned()),
+                ("console.login", _) => {
+                    (&nobody, format!("&email=p1@example.com&token={}", scene.admin.token))
+                }
+                _ => (&key, String::new()),
+            };
+            let path = filled(row.path, &me);
+            for name in hostile_names() {
+                let path = format!("{path}?{word}={}{more}", encoded(&name));
+                let answer = ask(&scene.house, &row.method, &path, key, None).await;
+                let finds_nothing = answer.code() == 200 && finds_nothing(&answer);
+                assert!(
+                    matches!(answer.code(), 400 | 401 | 403 | 404 | 414 | 415 | 422) || finds_nothing,
+                    "{} {path:.200}: {} {:.2000}",
+                    row.act,
+                    answer.code(),
+                    answer.text
+                );
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 300, "{asked}");
+}
+
+/// A list without items, an overview without objects of a namespace, or logs without lines.
+fn finds_nothing(answer: &Answer) -> bool {
+    let Ok(value) = serde_json::from_str::<Value>(&answer.text) else { return answer.text.is_empty() };
+    if let Some(counts) = value["clusterStatus"].as_array() {
+        return counts.iter().all(|count| count["kind"] == "nodes" || count["totalNum"] == 0);
+    }
+    let items = if value.is_array() { &value } else { &value["items"] };
+    items.as_array().is_some_and(Vec::is_empty)
+}
