@@ -22,15 +22,29 @@ async fn long_selectors_are_refused() {
     let tenant = tenant().await;
     let selectors = [
         (format!("labelSelector={}", repeated(400, |n| format!("!k{n}"))), None),
-        (format!("labelSelector={}", repeated(501, |n| format!("!k{n}"))), Some("labelSelector has 501 requirements and values (limit 500)")),
-        (format!("labelSelector=k+in+({})", repeated(500, |n| n.to_string())), Some("labelSelector has 501 requirements and values (limit 500)")),
-        (format!("labelSelector={}", repeated(150, |n| format!("!{}{n}", "k".repeat(60)))), Some("labelSelector is too long (limit 8192 bytes)")),
+        (
+            format!("labelSelector={}", repeated(501, |n| format!("!k{n}"))),
+            Some("labelSelector has 501 requirements and values (limit 500)"),
+        ),
+        (
+            format!("labelSelector=k+in+({})", repeated(500, |n| n.to_string())),
+            Some("labelSelector has 501 requirements and values (limit 500)"),
+        ),
+        (
+            format!("labelSelector={}", repeated(150, |n| format!("!{}{n}", "k".repeat(60)))),
+            Some("labelSelector is too long (limit 8192 bytes)"),
+        ),
         (format!("fieldSelector={}", repeated(300, |n| format!("metadata.name!=a{n}"))), None),
-        (format!("fieldSelector={}", repeated(501, |n| format!("metadata.name!={n:03}"))), Some("fieldSelector is too long (limit 8192 bytes)")),
+        (
+            format!("fieldSelector={}", repeated(501, |n| format!("metadata.name!={n:03}"))),
+            Some("fieldSelector is too long (limit 8192 bytes)"),
+        ),
     ];
     for (selector, refused) in selectors {
         for (method, watch) in [("GET", ""), ("GET", "&watch=true&timeoutSeconds=1"), ("DELETE", "")] {
-            let answer = tenant.begin(method, &format!("{CONFIG_MAPS}?{selector}{watch}"), "application/json", Vec::new()).await;
+            let answer = tenant
+                .begin(method, &format!("{CONFIG_MAPS}?{selector}{watch}"), "application/json", Vec::new())
+                .await;
             let expected = if refused.is_some() { 400 } else { 200 };
             assert_eq!(answer.status(), expected, "{method} {watch} {selector:.60}");
         }
@@ -43,7 +57,10 @@ async fn long_selectors_are_refused() {
         "labelSelector": {"rawSelector": repeated(5_000, |n| format!("!k{n}"))}}}});
     let (code, answer) = tenant.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).await;
     assert_eq!(code, 201);
-    assert_eq!(answer["status"]["evaluationError"], "spec.resourceAttributes.labelSelector ignored due to parse error");
+    assert_eq!(
+        answer["status"]["evaluationError"],
+        "spec.resourceAttributes.labelSelector ignored due to parse error"
+    );
     tenant.cluster.stop();
 }
 
@@ -75,7 +92,11 @@ async fn list_with_a_large_selector_lets_others_run() {
     for more in ["", "&limit=999"] {
         let ((code, list), count) = while_others_run(tenant.get(&format!("{path}{more}"))).await;
         assert_eq!(code, 200);
-        assert!(list["items"].as_array().is_some_and(|items| items.len() >= 999), "{:.200}", list.to_string());
+        assert!(
+            list["items"].as_array().is_some_and(|items| items.len() >= 999),
+            "{:.200}",
+            list.to_string()
+        );
         assert!(count > 10, "others ran {count} times");
     }
     tenant.cluster.stop();
@@ -93,7 +114,8 @@ async fn selector_of_a_custom_resource_by_name_reads_no_object() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
                 "selectableFields": [{"jsonPath": ".spec.color"}]}]},
     });
-    let (code, answer) = tenant.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    let (code, answer) =
+        tenant.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
     assert_eq!(code, 201, "{answer:#}");
     let things = "/apis/example.org/v1/namespaces/default/things";
     for (name, color) in [("a", "red"), ("b", "blue"), ("c", "red")] {
@@ -115,7 +137,8 @@ async fn selector_of_a_custom_resource_by_name_reads_no_object() {
         ("spec.color!=red", vec!["b"]),
     ] {
         let (code, list) = tenant.get(&format!("{things}?fieldSelector={selector}")).await;
-        let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
+        let names: Vec<_> =
+            list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
         assert_eq!((code, json!(names)), (200, json!(expected)), "{selector}");
     }
     cluster.stop();
