@@ -174,6 +174,11 @@ impl Authorizer {
         if decision.allowed { Ok(()) } else { Err(refusal(user, asked, &decision.reason)) }
     }
 
+    /// Whether `user` is a tenant's node.
+    pub(super) fn is_tenants_node(&self, user: &User) -> bool {
+        node::is_tenants(&self.store, user)
+    }
+
     /// All rules that `user` has in `namespace` (empty: everywhere), and what went wrong collecting them.
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
         let compiled = self.rules();

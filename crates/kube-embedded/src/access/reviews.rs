@@ -45,7 +45,7 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
         return Err(ApiError::invalid(GROUP, "", "", &errors));
     }
     let spec = &review["spec"];
-    if let Some(node) = super::node::node_of(caller).filter(|node| super::node::tenant_of(node).is_some()) {
+    if let Some(node) = super::node::node_of(caller).filter(|_| authorizer.is_tenants_node(caller)) {
         let about = &spec["resourceAttributes"];
         let is_own = text(about, "group").is_empty()
             && text(about, "resource") == "nodes"
