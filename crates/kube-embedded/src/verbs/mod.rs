@@ -163,7 +163,7 @@ impl Call {
             _ if is_of_one && !is_sent_as_stored => self.stored_size(),
             _ => 0,
         };
-        self.body.len().saturating_add(stored)
+        self.body.len().saturating_add(stored).saturating_add(special::rules_weight(self))
     }
 
     /// The cost of deleting a collection: objects are removed one after the other, so that the largest one counts whole and

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::body::decode_as;
 use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
-use crate::access::{csr, tokens};
+use crate::access::{MASTERS, RBAC_GROUP, csr, tokens};
 use crate::admission::{self, Operation, nodes};
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
@@ -44,6 +44,45 @@ pub async fn answer(call: &Call) -> Result<Answer> {
 /// Kinds that are asked, not stored.
 pub fn is_review(resource: &Resource) -> bool {
     matches!(&*resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+}
+
+/// The bytes of the rules that a review lists, or that are compared before a role or binding is written.
+pub fn rules_weight(call: &Call) -> usize {
+    /// What is beyond is neither listed nor compared.
+    const MOST: usize = 1 << 20;
+    let authorizer = call.cluster.authorizer();
+    let is_reviewed = call.resource.kind.as_ref() == "SelfSubjectRulesReview" && call.verb == "create";
+    let is_granted = call.resource.group.as_ref() == RBAC_GROUP
+        && matches!(call.verb, "create" | "update" | "patch")
+        && !call.user.in_group(MASTERS);
+    // A larger body is weight enough.
+    if !(is_reviewed || is_granted) || call.body.len() > call.cluster.inline_bytes() {
+        return 0;
+    }
+    if is_reviewed {
+        let review = body::read(call).unwrap_or_default();
+        let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
+        return authorizer.bytes_of_rules(&call.user, namespace).min(MOST);
+    }
+    let held = authorizer.bytes_of_rules(&call.user, &call.namespace);
+    let is_binding = matches!(&*call.resource.kind, "RoleBinding" | "ClusterRoleBinding");
+    let wanted = if is_binding { bound_role_bytes(call) } else { 0 };
+    held.saturating_add(wanted).min(MOST)
+}
+
+/// The bytes of the rules of the role to which a binding refers. A patch cannot change which one that is.
+fn bound_role_bytes(call: &Call) -> usize {
+    let binding = match call.verb {
+        "patch" => call
+            .live()
+            .ok()
+            .filter(|live| live.bytes.len() <= call.cluster.inline_bytes())
+            .map(|live| live.value()),
+        _ => body::read(call).ok(),
+    };
+    let role = binding.as_ref().map_or(&Value::Null, |binding| &binding["roleRef"]);
+    let namespace = if role["kind"] == "Role" { call.namespace.as_str() } else { "" };
+    call.cluster.authorizer().bytes_of_role(namespace, role["name"].as_str().unwrap_or_default())
 }
 
 pub fn review(call: &Call) -> Result<Answer> {
