@@ -92,6 +92,8 @@ async fn reviews_and_writes_of_callers_with_many_rules_wait_for_the_pool() {
         part["metadata"]["name"] = "part".into();
         let (written, answer) = tenant.post(ROLES, &part).await;
         assert_eq!((reviewed, written), expected, "{answer:#}");
+        let yaml = "spec:\n  namespace: default\n";
+        assert_eq!(tenant.send("POST", REVIEWS, "application/yaml", yaml).await.0, 429);
         tenant.cluster.stop();
     }
 }

@@ -60,29 +60,33 @@ pub fn rules_weight(call: &Call) -> usize {
         return 0;
     }
     if is_reviewed {
-        let review = body::read(call).unwrap_or_default();
+        let Some(review) = json_body(call) else { return MOST };
         let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
         return authorizer.bytes_of_rules(&call.user, namespace).min(MOST);
     }
     let held = authorizer.bytes_of_rules(&call.user, &call.namespace);
     let is_binding = matches!(&*call.resource.kind, "RoleBinding" | "ClusterRoleBinding");
-    let wanted = if is_binding { bound_role_bytes(call) } else { 0 };
+    let wanted = if is_binding { bound_role_bytes(call).unwrap_or(MOST) } else { 0 };
     held.saturating_add(wanted).min(MOST)
 }
 
-/// The bytes of the rules of the role to which a binding refers. A patch cannot change which one that is.
-fn bound_role_bytes(call: &Call) -> usize {
-    let binding = match call.verb {
-        "patch" => call
-            .live()
-            .ok()
-            .filter(|live| live.bytes.len() <= call.cluster.inline_bytes())
-            .map(|live| live.value()),
-        _ => body::read(call).ok(),
+/// The object in the body, empty if it cannot be read. `None` for a body that is not JSON: reading one can take long.
+fn json_body(call: &Call) -> Option<Value> {
+    let is_json = call.content_type.as_deref().is_none_or(|media| media.starts_with("application/json"));
+    is_json.then(|| body::read(call).unwrap_or_default())
+}
+
+/// The size of the role to which a binding refers, which a patch cannot change. `None` for a body that is not JSON.
+fn bound_role_bytes(call: &Call) -> Option<usize> {
+    let binding = if call.verb == "patch" {
+        let live = call.live().ok().filter(|live| live.bytes.len() <= call.cluster.inline_bytes());
+        live.map_or(Value::Null, |live| live.value())
+    } else {
+        json_body(call)?
     };
-    let role = binding.as_ref().map_or(&Value::Null, |binding| &binding["roleRef"]);
+    let role = &binding["roleRef"];
     let namespace = if role["kind"] == "Role" { call.namespace.as_str() } else { "" };
-    call.cluster.authorizer().bytes_of_role(namespace, role["name"].as_str().unwrap_or_default())
+    Some(call.cluster.authorizer().bytes_of_role(namespace, role["name"].as_str().unwrap_or_default()))
 }
 
 pub fn review(call: &Call) -> Result<Answer> {
