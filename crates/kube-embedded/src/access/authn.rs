@@ -6,7 +6,7 @@
 //!
 //! Elsewhere: acting as somebody else (`super::impersonate`), making tokens (`super::tokens`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, Method, header, request};
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -168,7 +169,8 @@ impl Authenticator {
             return Err("the token has another issuer".to_owned());
         }
         let meant = texts(claims, "aud");
-        let shared: Vec<String> = audiences.iter().filter(|a| meant.contains(a)).cloned().collect();
+        let named: HashSet<&String> = meant.iter().collect();
+        let shared: Vec<String> = audiences.iter().filter(|a| named.contains(a)).cloned().collect();
         if shared.is_empty() {
             let (meant, wanted) = (quoted_list(&meant), quoted_list(audiences));
             return Err(format!("token audiences {meant} is invalid for the target audiences {wanted}"));
@@ -236,7 +238,7 @@ impl Authenticator {
         let secret = self.store.get("secrets", namespace, secret).ok_or_else(invalidated)?;
         let uid = text(claims, "kubernetes.io/serviceaccount/service-account.uid");
         let account = self.alive("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
-        let held = data(&secret.value(), "token");
+        let held = decoded(&secret.view::<TokenSecret>().data.token);
         if secret.deleting || constant_time::verify_slices_are_equal(&held, token.as_bytes()).is_err() {
             return Err(invalidated());
         }
@@ -258,14 +260,15 @@ impl Authenticator {
             return None;
         }
         let found = self.store.get("secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
-        let object = found.value();
+        let object = found.view::<TokenSecret>();
+        let data = &object.data;
         let fits = !found.deleting
-            && object["type"] == "bootstrap.kubernetes.io/token"
-            && data(&object, "token-id") == id.as_bytes()
-            && constant_time::verify_slices_are_equal(&data(&object, "token-secret"), secret.as_bytes())
+            && object.r#type == "bootstrap.kubernetes.io/token"
+            && decoded(&data.token_id) == id.as_bytes()
+            && constant_time::verify_slices_are_equal(&decoded(&data.token_secret), secret.as_bytes())
                 .is_ok()
-            && data(&object, "usage-bootstrap-authentication") == b"true";
-        let expiration = data(&object, "expiration");
+            && decoded(&data.usage_bootstrap_authentication) == b"true";
+        let expiration = decoded(&data.expiration);
         let lasting = expiration.is_empty()
             || String::from_utf8(expiration)
                 .ok()
@@ -275,7 +278,7 @@ impl Authenticator {
             return None;
         }
         let mut user = User::named(&format!("system:bootstrap:{id}"), &["system:bootstrappers"]);
-        let more = String::from_utf8(data(&object, "auth-extra-groups")).ok()?;
+        let more = String::from_utf8(decoded(&data.auth_extra_groups)).ok()?;
         for group in more.split(',').filter(|group| !group.is_empty()) {
             // A Secret must not lend groups that mean something else, `system:masters` above all.
             if !group.starts_with("system:bootstrappers:") {
@@ -287,9 +290,28 @@ impl Authenticator {
     }
 }
 
+/// A Secret as far as it is read with every request that its token authenticates: other entries may be large.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TokenSecret {
+    r#type: String,
+    data: TokenData,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct TokenData {
+    token: String,
+    token_id: String,
+    token_secret: String,
+    usage_bootstrap_authentication: String,
+    auth_extra_groups: String,
+    expiration: String,
+}
+
 /// A decoded entry of a Secret's `data`; empty if there is none.
-fn data(secret: &Value, key: &str) -> Vec<u8> {
-    STANDARD.decode(text(&secret["data"], key)).unwrap_or_default()
+fn decoded(entry: &str) -> Vec<u8> {
+    STANDARD.decode(entry).unwrap_or_default()
 }
 
 /// The token of `Authorization: Bearer`; other schemes are no credentials.

@@ -2,7 +2,7 @@
 //!
 //! Creating one stamps the asker on it ([`stamp`]); `/approval` changes conditions only
 //! ([`prepare_approval`]) and needs the verb `approve` on the signer, `/status` everything else of the status
-//! and the verb `sign`. The controller asks [`auto_approval`] and then [`sign`]; both are pure.
+//! and the verb `sign`. The controller asks [`auto_approval`] and then [`sign`]; both change nothing.
 
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::go::quote;
+use crate::store::Store;
 
 const GROUP: &str = "certificates.k8s.io";
 const RESOURCE: &str = "certificatesigningrequests";
@@ -220,10 +221,11 @@ pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>
 }
 
 /// Whether a join token of the platform, or a tenant's node, sent this request.
-pub fn is_by_tenant(csr: &Value) -> bool {
+pub fn is_by_tenant(store: &Store, csr: &Value) -> bool {
     let spec = &csr["spec"];
     let node = text(spec, "username").strip_prefix(PREFIX);
-    node.and_then(tenant_of).is_some() || items(spec, "groups").iter().any(|group| group == JOINERS)
+    node.and_then(|node| tenant_of(store, node)).is_some()
+        || items(spec, "groups").iter().any(|group| group == JOINERS)
 }
 
 /// Whether a request is for the client certificate of a node.
@@ -288,7 +290,7 @@ pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Op
 
 /// The new status of an approved request for one of our signers: with a certificate, or with the reason why
 /// there is none. `None` if there is nothing to do.
-pub fn sign(pki: &Pki, csr: &Value, now: Timestamp) -> Option<Value> {
+pub fn sign(pki: &Pki, store: &Store, csr: &Value, now: Timestamp) -> Option<Value> {
     let (spec, status) = (&csr["spec"], &csr["status"]);
     let waiting = has_condition(csr, "Approved")
         && !has_condition(csr, "Denied")
@@ -308,7 +310,8 @@ pub fn sign(pki: &Pki, csr: &Value, now: Timestamp) -> Option<Value> {
     let signed = request_of(csr).and_then(|request| {
         check(&request, &usages)?;
         let node = request.common_name.strip_prefix(PREFIX);
-        let longest = if node.and_then(tenant_of).is_some() { DAY } else { YEAR };
+        let is_tenants = node.is_some_and(|node| tenant_of(store, node).is_some());
+        let longest = if is_tenants { DAY } else { YEAR };
         let seconds = spec["expirationSeconds"].as_u64().unwrap_or(longest).clamp(LEAST_SECONDS, longest);
         issue(&request, &usages, pki.ca_pem(), pki.issuer(), now, Duration::from_secs(seconds))
     });

@@ -6,16 +6,15 @@
 
 use serde_json::Value;
 
-use super::rbac::{Authorizer, CLUSTER_ROLES, ROLES};
-use super::rule::{Rule, missing};
+use super::rbac::Authorizer;
+use super::rule::Rule;
 use super::{Attributes, MASTERS, RBAC_GROUP, User, items, quoted_list, text};
 use crate::admission::{Operation, Request};
 use crate::error::{ApiError, Result};
 use crate::go::quote;
-use crate::store::Store;
 
 /// Refuses a role or binding that gives more than its writer holds. Other resources pass.
-pub fn check(authorizer: &Authorizer, store: &Store, request: &Request<'_>, new: &Value) -> Result<()> {
+pub fn check(authorizer: &Authorizer, request: &Request<'_>, new: &Value) -> Result<()> {
     let resource = request.resource.name.as_ref();
     let concerned = request.resource.group.as_ref() == RBAC_GROUP && request.subresource.is_empty();
     if !concerned || request.operation == Operation::Delete || request.user.in_group(MASTERS) {
@@ -24,7 +23,7 @@ pub fn check(authorizer: &Authorizer, store: &Store, request: &Request<'_>, new:
     if request.old.is_some_and(|old| same_but_for_garbage_collection(new, old)) {
         return Ok(());
     }
-    let guard = Guard { authorizer, store, request, new };
+    let guard = Guard { authorizer, request, new };
     match resource {
         "roles" => guard.role(),
         "clusterroles" => guard.role().and_then(|()| guard.aggregation()),
@@ -35,7 +34,6 @@ pub fn check(authorizer: &Authorizer, store: &Store, request: &Request<'_>, new:
 
 struct Guard<'a> {
     authorizer: &'a Authorizer,
-    store: &'a Store,
     request: &'a Request<'a>,
     new: &'a Value,
 }
@@ -84,9 +82,9 @@ impl Guard<'_> {
 
     fn binding(&self) -> Result<()> {
         let (kind, name) = (text(&self.new["roleRef"], "kind"), text(&self.new["roleRef"], "name"));
-        let (resource, storage, namespace) = match kind {
-            "Role" => ("roles", ROLES, self.request.namespace),
-            "ClusterRole" => ("clusterroles", CLUSTER_ROLES, ""),
+        let (resource, namespace) = match kind {
+            "Role" => ("roles", self.request.namespace),
+            "ClusterRole" => ("clusterroles", ""),
             other => {
                 let why = format!("unsupported role reference kind: {}", quote(other));
                 return Err(ApiError { reason: "", ..ApiError::internal(why) });
@@ -101,26 +99,19 @@ impl Guard<'_> {
         if name.is_empty() {
             return Err(ApiError::bad_request("Name parameter required."));
         }
-        let Some(role) = self.store.get(storage, namespace, name) else {
+        let Some(role) = self.authorizer.role(namespace, name) else {
             return Err(ApiError::not_found(RBAC_GROUP, &self.request.resource.name, name));
         };
-        self.holds(&Rule::of_role(&role.value()))
+        self.holds(role.rules().list())
     }
 
     fn holds(&self, wanted: &[Rule]) -> Result<()> {
         let user = self.request.user;
-        let (held, errors) = self.authorizer.rules_for(user, self.request.namespace);
-        let Some(lines) = missing(&held, wanted) else { return Ok(()) };
+        let held = self.authorizer.rules_for(user, self.request.namespace);
+        let Some(lines) = held.missing(wanted) else { return Ok(()) };
         let mut why = attempt(user, &lines);
-        if !errors.is_empty() {
-            let list = if let [only] = errors.as_slice() {
-                only.clone()
-            } else {
-                format!("[{}]", errors.join(", "))
-            };
-            why.push_str("; resolution errors: [");
-            why.push_str(&list);
-            why.push(']');
+        if let Some(errors) = held.errors.text() {
+            why.push_str(&format!("; resolution errors: [{errors}]"));
         }
         Err(self.refuse(&why))
     }
@@ -157,10 +148,10 @@ mod tests {
     use super::super::rbac::tests::{binding, put};
     use super::super::testing::resource;
     use super::*;
+    use crate::store::Store;
 
     fn verdict(
         authorizer: &Authorizer,
-        store: &Store,
         name: &str,
         namespace: &str,
         new: &Value,
@@ -178,7 +169,7 @@ mod tests {
             old,
             dry_run: false,
         };
-        match check(authorizer, store, &request, new) {
+        match check(authorizer, &request, new) {
             Ok(()) => "ok".to_owned(),
             Err(error) => format!("{} {}", error.code, error.message),
         }
@@ -227,20 +218,20 @@ mod tests {
             ),
         ];
         for (resource, new, expected) in table {
-            assert_eq!(verdict(&authorizer, &store, resource, "a", &new, None), expected);
+            assert_eq!(verdict(&authorizer, resource, "a", &new, None), expected);
         }
 
         let old = role("full", &["*"]);
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!(["x"]);
-        assert_eq!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
+        assert_eq!(verdict(&authorizer, "roles", "a", &new, Some(&old)), "ok");
         new["metadata"]["labels"] = json!({"a": "b"});
-        assert_ne!(verdict(&authorizer, &store, "roles", "a", &new, Some(&old)), "ok");
+        assert_ne!(verdict(&authorizer, "roles", "a", &new, Some(&old)), "ok");
 
         let gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g"}, "rules": [],
             "aggregationRule": {"clusterRoleSelectors": [{}]}});
         assert_eq!(
-            verdict(&authorizer, &store, "clusterroles", "", &gathering, None),
+            verdict(&authorizer, "clusterroles", "", &gathering, None),
             "403 clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to \
              use the aggregationRule"
         );

@@ -12,6 +12,7 @@ mod certificate;
 pub mod cluster_info;
 pub mod csr;
 pub mod escalation;
+mod held_rules;
 pub mod impersonate;
 pub mod jwt;
 pub mod node;

@@ -4,24 +4,27 @@
 //! what concerns the one that asks. What it may *write* of it is looked at again with the object at hand
 //! (`crate::admission::nodes`): a name is not known yet when something is created.
 //!
-//! Always true: nothing is remembered. Pods are looked at when a node asks, so that an answer is never older than they are.
+//! Always true: no answer is remembered. Pods are looked at when a node asks, so that an answer is never older than they are.
 //! Elsewhere: which objects a pod refers to (`references`).
 
 mod references;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use domain::ids::UserId;
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::rule::Rule;
 use super::{Attributes, User, bootstrap, text};
+use crate::control::view::Node;
 use crate::store::Store;
 
-pub(crate) use references::of_mirror_pod;
+pub(crate) use references::{References, of_mirror_pod};
 
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";
@@ -42,10 +45,30 @@ pub fn node_of(user: &User) -> Option<&str> {
     user.in_group(NODES).then_some(name)
 }
 
-/// The id of the tenant whose node this is. The names of tenants' nodes begin with it.
-pub fn tenant_of(node: &str) -> Option<&str> {
+/// Names of tenants' nodes that joined before names began with the tenant's id; each value begins with the id. Only the platform writes it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OlderNodes {
+    data: BTreeMap<String, String>,
+}
+
+/// The id of the tenant whose node this is: the recorded one of an older node, which could choose its name freely, else the one with which
+/// the name begins.
+pub fn tenant_of(store: &Store, node: &str) -> Option<String> {
+    let is_id = |id: &&str| id.parse::<UserId>().is_ok();
+    if let Some(map) = store.get("configmaps", "longshore-system", "node-names")
+        && let Some(value) = map.view::<OlderNodes>().data.get(node)
+        && let Some(id) = value.split(' ').next().filter(is_id)
+    {
+        return Some(id.to_owned());
+    }
     let (id, rest) = node.split_once('-')?;
-    (!rest.is_empty() && id.parse::<UserId>().is_ok()).then_some(id)
+    Some(id).filter(|id| !rest.is_empty() && is_id(id)).map(str::to_owned)
+}
+
+/// Whether `user` is a tenant's node.
+pub fn is_tenants(store: &Store, user: &User) -> bool {
+    node_of(user).is_some_and(|node| tenant_of(store, node).is_some())
 }
 
 /// Why the credentials of a tenant's node are void for this request: its tenant's namespace, which has the tenant's id for its name, is gone or
@@ -54,8 +77,8 @@ pub fn tenant_of(node: &str) -> Option<&str> {
 /// A tenant's node does not register itself: its Node exists before its certificate, and is created again by the platform if it was deleted by
 /// mistake. Without a Node the machine may still find out that it is gone, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
-    let tenant = tenant_of(node)?;
-    if store.get("namespaces", "", tenant).is_none_or(|namespace| namespace.deleting) {
+    let tenant = tenant_of(store, node)?;
+    if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.deleting) {
         return Some("the account of this node is gone");
     }
     let of_itself = asked.name == node && asked.subresource.is_empty();
@@ -70,10 +93,12 @@ pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'sta
 /// Whether a certificate issued at `issued` (Unix seconds) is one of an earlier node of the same name: the Node's annotation [`NOT_BEFORE`] names
 /// a later time. A Node without a readable one accepts all certificates: the machine of a Node that was deleted by mistake keeps its own.
 pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
-    let Some(name) = node_of(user).filter(|name| tenant_of(name).is_some()) else { return false };
+    let Some(name) = node_of(user).filter(|name| tenant_of(store, name).is_some()) else { return false };
     let Some(node) = store.get("nodes", "", name) else { return false };
-    let since = text(&node.value()["metadata"]["annotations"], NOT_BEFORE).parse::<Timestamp>();
-    since.is_ok_and(|since| issued < since.as_second())
+    // Every request of a tenant's node asks this, and a Node can be large. One that does not fit its kind reads as empty.
+    let node = node.view::<Node>();
+    let since = node.metadata.annotations.get(NOT_BEFORE).and_then(|since| since.parse::<Timestamp>().ok());
+    node.metadata.name != name || since.is_some_and(|since| issued < since.as_second())
 }
 
 /// What is related to a node through its pods.
@@ -121,10 +146,10 @@ pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
         ("", "nodes") => question.node(),
         ("", "pods") => question.pod(),
         // A tenant's node would learn of the tokens that others send it, and who may do what.
-        ("authentication.k8s.io", "tokenreviews") if tenant_of(node).is_some() => {
+        ("authentication.k8s.io", "tokenreviews") if tenant_of(store, node).is_some() => {
             no("a tenant's node cannot review tokens")
         }
-        ("authorization.k8s.io", "localsubjectaccessreviews") if tenant_of(node).is_some() => {
+        ("authorization.k8s.io", "localsubjectaccessreviews") if tenant_of(store, node).is_some() => {
             no("a tenant's node can only review access to itself")
         }
         // Nothing relates them to a node here: neither attachments nor devices are simulated.

@@ -15,9 +15,8 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
-use super::rbac_sources::{Roles, Sources};
-use super::rule::Rule;
-use super::rule_index::IndexedRules;
+use super::held_rules::{HeldRules, ResolutionErrors};
+use super::rbac_sources::{Role, Roles, Sources};
 use super::{Attributes, MASTERS, User, items, node, service_account_username, text};
 use crate::error::ApiError;
 use crate::go::quote;
@@ -31,8 +30,6 @@ pub(super) const STORAGES: [&str; 4] = [ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLU
 
 /// Bytes of remembered decisions; when there are more, all are forgotten.
 const MOST_DECISION_BYTES: usize = 16 << 20;
-/// Roles that are not found and named in one refusal.
-const MOST_ERRORS: usize = 20;
 /// Longer questions are not remembered.
 const MOST_QUESTION_BYTES: usize = 2 << 10;
 /// Counted for each decision besides its texts.
@@ -106,8 +103,8 @@ struct Question {
 
 pub(super) struct Binding {
     spec: Arc<BindingSpec>,
-    /// The role's rules, or why there are none.
-    rules: Result<Arc<IndexedRules>, Arc<str>>,
+    /// The role, or why there is none.
+    role: Result<Arc<Role>, Arc<str>>,
 }
 
 /// What a binding itself says.
@@ -174,17 +171,39 @@ impl Authorizer {
         if decision.allowed { Ok(()) } else { Err(refusal(user, asked, &decision.reason)) }
     }
 
-    /// All rules that `user` has in `namespace` (empty: everywhere), and what went wrong collecting them.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
+    /// Whether `user` is a tenant's node.
+    pub(super) fn is_tenants_node(&self, user: &User) -> bool {
+        node::is_tenants(&self.store, user)
+    }
+
+    /// All rules that `user` has in `namespace` (empty: everywhere).
+    pub(super) fn rules_for(&self, user: &User, namespace: &str) -> HeldRules {
         let compiled = self.rules();
-        let (mut rules, mut errors) = (Vec::new(), Vec::new());
+        let mut held = HeldRules::default();
         for (binding, _) in compiled.of(user, namespace) {
-            match &binding.rules {
-                Ok(found) => rules.extend(found.rules().iter().cloned()),
-                Err(error) => errors.push(error.to_string()),
+            match &binding.role {
+                Ok(role) => held.add(role),
+                Err(error) => held.errors.add(error),
             }
         }
-        (rules, errors)
+        held
+    }
+
+    /// The size of the roles that `user` has in `namespace`, each counted once.
+    pub fn bytes_of_rules(&self, user: &User, namespace: &str) -> usize {
+        self.rules_for(user, namespace).bytes()
+    }
+
+    /// The size of a role. `namespace` is empty for a `ClusterRole`.
+    pub fn bytes_of_role(&self, namespace: &str, name: &str) -> usize {
+        self.role(namespace, name).map_or(0, |role| role.bytes())
+    }
+
+    /// A role. `namespace` is empty for a `ClusterRole`.
+    pub(super) fn role(&self, namespace: &str, name: &str) -> Option<Arc<Role>> {
+        self.rules();
+        let sources = self.sources.lock();
+        sources.as_ref()?.role(namespace, name)
     }
 
     /// The newest compiled rules.
@@ -236,22 +255,18 @@ impl Compiled {
     }
 
     fn think(&self, user: &User, asked: &Attributes) -> Decision {
-        let mut errors: Vec<&str> = Vec::new();
+        let mut errors = ResolutionErrors::default();
         for (binding, subject) in self.of(user, &asked.namespace) {
-            match &binding.rules {
-                Ok(rules) if rules.allow(asked) => {
+            match &binding.role {
+                Ok(role) if role.rules().allow(asked) => {
                     let reason = format!("RBAC: allowed by {} to {subject}", binding.spec.source);
                     return Decision { allowed: true, reason: reason.into() };
                 }
-                Err(error) if errors.len() < MOST_ERRORS && !errors.contains(&&**error) => errors.push(error),
-                _ => {}
+                Err(error) => errors.add(error),
+                Ok(_) => {}
             }
         }
-        let reason = match errors.as_slice() {
-            [] => String::new(),
-            [only] => format!("RBAC: {only}"),
-            many => format!("RBAC: [{}]", many.join(", ")),
-        };
+        let reason = errors.text().map_or_else(String::new, |errors| format!("RBAC: {errors}"));
         Decision { allowed: false, reason: reason.into() }
     }
 }
@@ -352,7 +367,7 @@ impl BindingSpec {
             }
             other => Err(format!("unsupported role reference kind: {}", quote(other)).into()),
         };
-        Binding { spec: self.clone(), rules: resolved }
+        Binding { spec: self.clone(), role: resolved }
     }
 }
 
@@ -524,6 +539,22 @@ pub(crate) mod tests {
         let jane = User::named("jane", &[]);
         assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
         assert!(authorizer.decide(&jane, &asked("get", "pods", "b")).allowed);
+
+        // Nobody waits until a large role is read but those who are bound to it.
+        let is_read = |namespace: &str| {
+            authorizer.rules().local[namespace].bindings[0].role.as_ref().is_ok_and(|role| role.is_read())
+        };
+        put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": rules}))
+            .await;
+        assert!(
+            authorizer
+                .decide(&jane, &Attributes { name: "x".to_owned(), ..asked("get", "pods", "b") })
+                .allowed
+        );
+        assert!(!is_read("a"));
+        assert!(authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
+        assert!(is_read("a"));
+        let after = authorizer.rules();
 
         // A ClusterRole concerns the namespaces that refer to it.
         put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "c"}, "rules": rules})).await;

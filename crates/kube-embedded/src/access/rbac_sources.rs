@@ -1,10 +1,10 @@
 //! Roles and bindings as they are stored, and the compiled policy that follows their changes.
 //!
 //! A role or binding of a namespace concerns that namespace only: its bindings are compiled anew from the stored objects,
-//! everything else is shared with the policy before. A changed object is parsed once. A ClusterRole concerns the bindings that refer to it.
+//! everything else is shared with the policy before. A changed object is parsed once, a role not before it is needed. A ClusterRole concerns the bindings that refer to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 
@@ -13,8 +13,35 @@ use super::rule::Rule;
 use super::rule_index::IndexedRules;
 use crate::store::{Event, EventKind, Object, Store, Watch};
 
-/// Rules by namespace (empty for `ClusterRoles`) and name.
-pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<IndexedRules>>>;
+/// Roles by namespace (empty for `ClusterRoles`) and name.
+pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<Role>>>;
+
+/// A stored role. Its rules are read when the first decision needs them, so that a large role delays those who are bound to it, and not
+/// everybody who waits for the policy.
+pub(super) struct Role {
+    object: Arc<Object>,
+    rules: OnceLock<IndexedRules>,
+}
+
+impl Role {
+    pub fn new(object: Arc<Object>) -> Self {
+        Self { object, rules: OnceLock::new() }
+    }
+
+    /// The size of the stored object.
+    pub fn bytes(&self) -> usize {
+        self.object.bytes.len()
+    }
+
+    pub fn rules(&self) -> &IndexedRules {
+        self.rules.get_or_init(|| IndexedRules::new(Rule::of_role(&self.object.value())))
+    }
+
+    #[cfg(test)]
+    pub fn is_read(&self) -> bool {
+        self.rules.get().is_some()
+    }
+}
 
 /// What the policy is made from.
 pub(super) struct Sources {
@@ -52,6 +79,11 @@ impl Sources {
         }
         let compiled = sources.compile(&Compiled::default(), affected.scopes);
         (sources, compiled)
+    }
+
+    /// A role. `namespace` is empty for a `ClusterRole`.
+    pub fn role(&self, namespace: &str, name: &str) -> Option<Arc<Role>> {
+        self.roles.get(namespace)?.get(name).cloned()
     }
 
     /// The policy after the changes since the last call.
@@ -108,8 +140,8 @@ impl Sources {
         let Object { namespace, name, .. } = &**object;
         affected.add(storage, namespace, name);
         if is_role(storage) {
-            let rules = Arc::new(IndexedRules::new(Rule::of_role(&object.value())));
-            self.roles.entry(namespace.clone()).or_default().insert(name.clone(), rules);
+            let role = Arc::new(Role::new(object.clone()));
+            self.roles.entry(namespace.clone()).or_default().insert(name.clone(), role);
         } else {
             let spec = Arc::new(BindingSpec::read(&object.value()));
             self.bindings.entry(namespace.clone()).or_default().insert(name.clone(), spec);

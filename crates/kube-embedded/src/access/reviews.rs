@@ -45,7 +45,7 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
         return Err(ApiError::invalid(GROUP, "", "", &errors));
     }
     let spec = &review["spec"];
-    if let Some(node) = super::node::node_of(caller).filter(|node| super::node::tenant_of(node).is_some()) {
+    if let Some(node) = super::node::node_of(caller).filter(|_| authorizer.is_tenants_node(caller)) {
         let about = &spec["resourceAttributes"];
         let is_own = text(about, "group").is_empty()
             && text(about, "resource") == "nodes"
@@ -218,32 +218,51 @@ fn evaluation_error(resource: &Value) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// `SelfSubjectRulesReview`: all rules of the caller in one namespace.
+/// Values of the rules that a review lists, and the bytes of these rules.
+const MOST_VALUES: usize = 60_000;
+const MOST_RULE_BYTES: usize = 4 << 20;
+
+/// `SelfSubjectRulesReview`: the rules of the caller in one namespace. When there are too many, the first ones.
 pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
     let namespace = text(&review["spec"], "namespace");
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
     }
-    let (rules, mut errors) = authorizer.rules_for(caller, namespace);
+    let held = authorizer.rules_for(caller, namespace);
+    let mut errors = Vec::new();
     // What a node may depends on its pods and is no list of rules.
-    let incomplete = super::node::node_of(caller).is_some();
-    if incomplete {
-        errors.insert(0, "node authorizer does not support user rule resolution".to_owned());
+    if super::node::node_of(caller).is_some() {
+        errors.push("node authorizer does not support user rule resolution".to_owned());
     }
-    let mut status = json!({
-        "resourceRules": rules.iter().filter_map(super::rule::Rule::resource_rule).collect::<Vec<_>>(),
-        "nonResourceRules": rules.iter().filter_map(super::rule::Rule::path_rule).collect::<Vec<_>>(),
-        "incomplete": incomplete,
-    });
+    let (mut of_resources, mut of_paths) = (Vec::new(), Vec::new());
+    let (mut values, mut bytes) = (0_usize, 0_usize);
+    for rule in held.rules() {
+        values = values.saturating_add(rule.values().count());
+        bytes = bytes.saturating_add(rule.bytes());
+        if values > MOST_VALUES || bytes > MOST_RULE_BYTES {
+            errors.push(format!(
+                "the rules have more than {MOST_VALUES} values or {MOST_RULE_BYTES} bytes, the rest is left out"
+            ));
+            break;
+        }
+        of_resources.extend(rule.resource_rule());
+        of_paths.extend(rule.path_rule());
+    }
+    let incomplete = !errors.is_empty();
+    errors.extend(held.errors.iter().map(str::to_owned));
+    let mut status = json!({ "incomplete": incomplete });
+    status["resourceRules"] = Value::Array(of_resources);
+    status["nonResourceRules"] = Value::Array(of_paths);
     match errors.as_slice() {
         [] => {}
         [only] => status["evaluationError"] = only.as_str().into(),
         many => status["evaluationError"] = format!("[{}]", many.join(", ")).into(),
     }
-    Ok(json!({
-        "kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1",
-        "metadata": {}, "spec": {}, "status": status,
-    }))
+    let mut answer = json!({
+        "kind": "SelfSubjectRulesReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}, "spec": {},
+    });
+    answer["status"] = status;
+    Ok(answer)
 }
 
 /// `SelfSubjectReview`: who the server takes the caller for.

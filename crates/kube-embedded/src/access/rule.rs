@@ -1,10 +1,8 @@
-//! One rule of a role: which questions it says yes to, and which other rules it contains.
+//! One rule of a role: which requests it allows, and the parts of which it consists.
 //!
-//! `rbac` asks whether a rule allows a request, `escalation` whether the rules that somebody holds cover
-//! those that they want to give.
+//! `rule_index` asks whether a rule allows a request, `held_rules` takes rules apart.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +28,7 @@ fn admits(set: &[String], one: &str) -> bool {
 }
 
 /// `/a/*` contains `/a/b`; without a star only itself.
-fn url_covers(owner: &str, path: &str) -> bool {
+pub(super) fn url_covers(owner: &str, path: &str) -> bool {
     owner == path || owner.ends_with('*') && path.starts_with(owner.trim_end_matches('*'))
 }
 
@@ -72,72 +70,52 @@ impl Rule {
             && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
     }
 
-    fn atom_count(&self) -> usize {
+    /// About how many bytes the rule is as JSON.
+    pub fn bytes(&self) -> usize {
+        const RULE: usize = 64;
+        const VALUE: usize = 3;
+        self.values().fold(RULE, |bytes, value| bytes.saturating_add(value.len()).saturating_add(VALUE))
+    }
+
+    /// The values of all lists.
+    pub fn values(&self) -> impl Iterator<Item = &String> {
+        let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
+        [verbs, api_groups, resources, resource_names, non_resource_urls].into_iter().flatten()
+    }
+
+    /// Combinations of [`Self::objects`] and [`Self::urls`] with verbs.
+    pub fn part_count(&self) -> usize {
         let objects = self.api_groups.len().saturating_mul(self.resources.len());
         let named = objects.saturating_mul(self.resource_names.len().max(1));
         named.saturating_add(self.non_resource_urls.len()).saturating_mul(self.verbs.len())
     }
 
-    /// This rule as rules with one verb, one resource and one name each.
-    fn atoms(&self) -> Vec<Self> {
-        let one = |text: &String| vec![text.clone()];
-        let names: Vec<Vec<String>> = match self.resource_names.as_slice() {
-            [] => vec![Vec::new()],
-            names => names.iter().map(one).collect(),
+    /// The rule as one part.
+    pub fn whole(&self) -> Part<'_> {
+        Part {
+            verbs: &self.verbs,
+            groups: &self.api_groups,
+            resources: &self.resources,
+            names: &self.resource_names,
+            urls: &self.non_resource_urls,
+        }
+    }
+
+    /// Parts with one API group, one resource and at most one name each, and no verbs.
+    pub fn objects(&self) -> impl Iterator<Item = Part<'_>> {
+        let no_name = self.resource_names.is_empty().then_some(&[][..]);
+        let names = move || no_name.into_iter().chain(self.resource_names.iter().map(from_ref));
+        let of_resource = move |groups, resources| {
+            names().map(move |names| Part { groups, resources, names, ..Part::default() })
         };
-        let mut atoms = Vec::new();
-        for group in &self.api_groups {
-            for resource in &self.resources {
-                for verb in &self.verbs {
-                    atoms.extend(names.iter().map(|names| Self {
-                        verbs: one(verb),
-                        api_groups: one(group),
-                        resources: one(resource),
-                        resource_names: names.clone(),
-                        non_resource_urls: Vec::new(),
-                    }));
-                }
-            }
-        }
-        for url in &self.non_resource_urls {
-            atoms.extend(self.verbs.iter().map(|verb| Self {
-                verbs: one(verb),
-                non_resource_urls: one(url),
-                ..Self::default()
-            }));
-        }
-        atoms
+        self.api_groups.iter().flat_map(move |group| {
+            self.resources.iter().flat_map(move |resource| of_resource(from_ref(group), from_ref(resource)))
+        })
     }
 
-    /// Whether everything that `atom` allows is allowed by this rule.
-    fn covers_atom(&self, atom: &Self) -> bool {
-        atom.verbs.iter().all(|verb| admits(&self.verbs, verb))
-            && atom.api_groups.iter().all(|group| admits(&self.api_groups, group))
-            && atom.resources.iter().all(|resource| {
-                let any_with_sub = resource.split_once('/').map(|(_, sub)| format!("*/{sub}"));
-                admits(&self.resources, resource) || any_with_sub.is_some_and(|r| has(&self.resources, &r))
-            })
-            && (self.resource_names.is_empty()
-                || !atom.resource_names.is_empty()
-                    && atom.resource_names.iter().all(|name| has(&self.resource_names, name)))
-            && atom
-                .non_resource_urls
-                .iter()
-                .all(|url| self.non_resource_urls.iter().any(|owner| url_covers(owner, url)))
-    }
-
-    /// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`
-    fn compact(&self) -> String {
-        let parts = [
-            ("APIGroups", &self.api_groups),
-            ("Resources", &self.resources),
-            ("NonResourceURLs", &self.non_resource_urls),
-            ("ResourceNames", &self.resource_names),
-            ("Verbs", &self.verbs),
-        ];
-        let filled = parts.iter().filter(|(_, list)| !list.is_empty());
-        let texts: Vec<_> = filled.map(|(name, list)| format!("{name}:{}", quoted_list(list))).collect();
-        format!("{{{}}}", texts.join(", "))
+    /// Parts with one path each, and no verbs.
+    pub fn urls(&self) -> impl Iterator<Item = Part<'_>> {
+        self.non_resource_urls.iter().map(|url| Part { urls: from_ref(url), ..Part::default() })
     }
 
     /// As an entry of `resourceRules` of a `SelfSubjectRulesReview`, if it is about resources.
@@ -177,49 +155,48 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
     }
 }
 
-/// Beyond this many combinations a rule is not taken apart: it must be held as it stands.
-const MOST_ATOMS: usize = 20_000;
-/// Each combination is compared with each rule that is held.
-const MOST_COMPARISONS: usize = 5_000_000;
+/// A part of a rule: some of its values.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part<'a> {
+    pub verbs: &'a [String],
+    pub groups: &'a [String],
+    pub resources: &'a [String],
+    pub names: &'a [String],
+    pub urls: &'a [String],
+}
 
-/// What of `wanted` is not contained in `held`, described one rule a line, sorted; `None` if all is held.
-pub fn missing(held: &[Rule], wanted: &[Rule]) -> Option<String> {
-    let covered = |atom: &Rule| held.iter().any(|rule| rule.covers_atom(atom));
-    let open: Vec<&Rule> = wanted.iter().filter(|rule| !covered(rule)).collect();
-    let mut lines = BTreeSet::new();
-    // Atoms about the same objects differ by their verb only: one line for all of them.
-    let mut merged: BTreeMap<[Vec<String>; 3], Rule> = BTreeMap::new();
-    let mut atoms = 0_usize;
-    let most = (MOST_COMPARISONS / held.len().max(1)).min(MOST_ATOMS);
-    for rule in open {
-        atoms = atoms.saturating_add(rule.atom_count());
-        if atoms > most {
-            lines.insert(rule.compact());
-            continue;
-        }
-        for mut atom in rule.atoms().into_iter().filter(|atom| !covered(atom)) {
-            if !atom.non_resource_urls.is_empty() {
-                lines.insert(atom.compact());
-                continue;
-            }
-            let about = [atom.api_groups.clone(), atom.resources.clone(), atom.resource_names.clone()];
-            match merged.entry(about) {
-                Entry::Occupied(mut rule) => rule.get_mut().verbs.append(&mut atom.verbs),
-                Entry::Vacant(place) => {
-                    place.insert(atom);
-                }
-            }
-        }
+impl<'a> Part<'a> {
+    pub fn with_verb(self, verb: &'a String) -> Self {
+        Self { verbs: from_ref(verb), ..self }
     }
-    lines.extend(merged.values().map(Rule::compact));
-    (!lines.is_empty()).then(|| lines.into_iter().collect::<Vec<_>>().join("\n"))
+
+    /// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`
+    pub fn describe(&self) -> String {
+        self.describe_with(self.verbs)
+    }
+
+    /// The same with other verbs.
+    pub fn describe_with(&self, verbs: &[impl AsRef<str>]) -> String {
+        let parts = [
+            ("APIGroups", self.groups),
+            ("Resources", self.resources),
+            ("NonResourceURLs", self.urls),
+            ("ResourceNames", self.names),
+        ];
+        let filled = parts.iter().filter(|(_, list)| !list.is_empty());
+        let mut texts: Vec<_> = filled.map(|(name, list)| format!("{name}:{}", quoted_list(list))).collect();
+        if !verbs.is_empty() {
+            texts.push(format!("Verbs:{}", quoted_list(verbs)));
+        }
+        format!("{{{}}}", texts.join(", "))
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn rule(text: &str) -> Rule {
+    pub fn rule(text: &str) -> Rule {
         // verbs groups resources [names], comma-separated; `-` is the core group; a path stands for all three.
         let parts: Vec<&str> = text.split(' ').collect();
         let list = |at: usize| -> Vec<String> {
@@ -278,32 +255,5 @@ mod tests {
         for (given, question, answer) in table {
             assert_eq!(rule(given).allows(&asked(question)), answer, "{given} / {question}");
         }
-    }
-
-    #[test]
-    fn what_is_not_held_is_listed_by_object_and_sorted() {
-        let held =
-            [rule("get,list - configmaps"), rule("get - secrets a"), rule("get /api/*"), rule("* x */scale")];
-        let table = [
-            ("get - configmaps", None),
-            ("get - configmaps a", None),
-            ("get - secrets", Some("{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}")),
-            ("update x y/scale", None),
-            ("get /api/v1", None),
-            ("get /apis", Some("{NonResourceURLs:[\"/apis\"], Verbs:[\"get\"]}")),
-            (
-                "get,watch,* -,apps pods,configmaps",
-                Some(concat!(
-                    "{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"watch\" \"*\"]}\n",
-                    "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\" \"watch\" \"*\"]}\n",
-                    "{APIGroups:[\"apps\"], Resources:[\"configmaps\"], Verbs:[\"get\" \"watch\" \"*\"]}\n",
-                    "{APIGroups:[\"apps\"], Resources:[\"pods\"], Verbs:[\"get\" \"watch\" \"*\"]}",
-                )),
-            ),
-        ];
-        for (wanted, expected) in table {
-            assert_eq!(missing(&held, &[rule(wanted)]).as_deref(), expected, "{wanted}");
-        }
-        assert_eq!(missing(&Rule::everything(), &held), None);
     }
 }

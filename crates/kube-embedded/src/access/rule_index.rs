@@ -3,12 +3,12 @@
 //! For each of verbs, API groups, resources and names, the index knows the rules in which a value stands. The rules that allow a request
 //! are the intersection of these sets, computed on bits. Sets of more than a few rules are kept as bits, which takes no more memory than the list.
 //!
-//! Invariant: [`IndexedRules::allow`] answers as [`Rule::allows`] of any rule.
+//! Invariant: [`IndexedRules::allow`] answers as [`Rule::allows`] of any rule. [`IndexedRules::covers`] counts its [`Steps`] before it takes them.
 
 use std::collections::BTreeMap;
 
 use super::Attributes;
-use super::rule::Rule;
+use super::rule::{Part, Rule, url_covers};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -58,6 +58,14 @@ impl Postings {
         Self { list, entries, dense }
     }
 
+    /// The most steps that [`Self::add`] takes for a set of `words` words.
+    fn cost(&self, value: &str, words: usize) -> usize {
+        let search =
+            usize::try_from(self.entries.len().checked_ilog2().unwrap_or(0)).unwrap_or(0).saturating_add(1);
+        // Comparing long values takes longer.
+        (value.len() / 32).saturating_add(1).saturating_mul(search).saturating_add(words.saturating_mul(2))
+    }
+
     /// Adds the rules with `value` to `found`.
     fn add(&self, rules: &[Rule], value: &str, found: &mut [u64]) {
         let of = |entry: &(u32, u32)| value_at(rules, self.list, *entry);
@@ -90,6 +98,29 @@ fn set(bits: &mut [u64], rule: u32) {
     }
 }
 
+fn is_set(bits: &[u64], rule: usize) -> bool {
+    bits.get(rule / BITS).is_some_and(|word| (word >> (rule % BITS)) & 1 == 1)
+}
+
+/// Steps that may be taken.
+pub(super) struct Steps(usize);
+
+impl Steps {
+    pub const fn new(most: usize) -> Self {
+        Self(most)
+    }
+
+    /// Whether so many steps more may be taken.
+    fn take(&mut self, steps: usize) -> bool {
+        self.0 = self.0.saturating_sub(steps);
+        !self.are_over()
+    }
+
+    pub const fn are_over(&self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// Counts the steps of a question, in tests.
 #[cfg(not(test))]
 const fn count(_: usize) {}
@@ -115,7 +146,7 @@ impl IndexedRules {
         }
     }
 
-    pub fn rules(&self) -> &[Rule] {
+    pub fn list(&self) -> &[Rule] {
         &self.rules
     }
 
@@ -146,6 +177,45 @@ impl IndexedRules {
             })
     }
 
+    /// Whether one rule contains all that `wanted` allows. No when the steps are over.
+    pub fn covers(&self, wanted: &Part<'_>, steps: &mut Steps) -> bool {
+        /// For the call itself.
+        const CALL: usize = 20;
+        let words = self.unnamed.len();
+        if !steps.take(words.saturating_add(CALL)) {
+            return false;
+        }
+        let mut left = vec![u64::MAX; words];
+        if let Some(last) = left.last_mut().filter(|_| self.rules.len() % BITS > 0) {
+            *last = (1 << (self.rules.len() % BITS)) - 1;
+        }
+        let mut narrow =
+            Narrowing { rules: &self.rules, left: &mut left, scratch: vec![0; words], steps: &mut *steps };
+        let nothing = vec![0; words];
+        let any_subresource = |resource: &String| Some(format!("*/{}", resource.split_once('/')?.1));
+        let is_left = wanted.verbs.iter().all(|verb| narrow.to(&self.verbs, &nothing, &["*", verb]))
+            && wanted.groups.iter().all(|group| narrow.to(&self.groups, &nothing, &["*", group]))
+            && wanted.resources.iter().all(|resource| match any_subresource(resource) {
+                Some(any) => narrow.to(&self.resources, &nothing, &["*", resource, &any]),
+                None => narrow.to(&self.resources, &nothing, &["*", resource]),
+            })
+            && wanted.names.iter().all(|name| narrow.to(&self.names, &self.unnamed, &[name]))
+            && (!wanted.names.is_empty() || narrow.to(&self.names, &self.unnamed, &[]));
+        is_left && (wanted.urls.is_empty() || self.covers_urls(wanted.urls, &left, steps))
+    }
+
+    /// Whether one of the rules in `left` contains all paths.
+    fn covers_urls(&self, urls: &[String], left: &[u64], steps: &mut Steps) -> bool {
+        let in_left = self.of_paths.iter().filter(|at| is_set(left, **at));
+        let mut in_left = in_left.filter_map(|at| self.rules.get(*at));
+        in_left.any(|rule| {
+            urls.iter().all(|url| {
+                steps.take(rule.non_resource_urls.len().saturating_mul((url.len() / 32).saturating_add(1)))
+                    && rule.non_resource_urls.iter().any(|owner| url_covers(owner, url))
+            })
+        })
+    }
+
     /// Adds the rules about a resource: `*`, the resource with its subresource, or `*/<subresource>`.
     fn add_resources(&self, asked: &Attributes, found: &mut [u64]) {
         let mut add = |resource: &str| self.resources.add(&self.rules, resource, found);
@@ -163,6 +233,31 @@ impl IndexedRules {
                 }
             }
         }
+    }
+}
+
+/// Narrows a set of rules, one value after the other.
+struct Narrowing<'a> {
+    rules: &'a [Rule],
+    left: &'a mut [u64],
+    scratch: Vec<u64>,
+    steps: &'a mut Steps,
+}
+
+impl Narrowing<'_> {
+    /// Keeps the rules of `base`, and those in which one of the values stands; whether any are left.
+    fn to(&mut self, postings: &Postings, base: &[u64], values: &[&str]) -> bool {
+        let words = self.left.len();
+        let cost = values.iter().fold(words, |cost, value| cost.saturating_add(postings.cost(value, words)));
+        if !self.steps.take(cost) {
+            return false;
+        }
+        self.scratch.copy_from_slice(base);
+        for value in values {
+            postings.add(self.rules, value, &mut self.scratch);
+        }
+        self.left.iter_mut().zip(&self.scratch).for_each(|(left, found)| *left &= found);
+        self.left.iter().any(|left| *left != 0)
     }
 }
 

@@ -13,6 +13,7 @@ use super::authn::{Authenticator, ISSUER, LEGACY_ISSUER};
 use super::jwt::SigningKey;
 use super::{items, service_account_username, text, texts};
 use crate::clock::rfc3339;
+use crate::control::view::Pod;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::go::quote;
@@ -121,16 +122,16 @@ fn bind(store: &Store, namespace: &str, account: &str, reference: &Value, privat
     };
     let name = text(reference, "name");
     let found = store.get(storage, space, name).ok_or_else(|| ApiError::not_found("", storage, name))?;
-    let object = found.value();
     if claim == "pod" {
-        let runs_as = text(&object["spec"], "serviceAccountName");
+        let pod = found.view::<Pod>();
+        let runs_as = &pod.spec.service_account_name;
         if runs_as != account {
             let account = quote(account);
             return Err(ApiError::bad_request(format!(
                 "cannot bind token for serviceaccount {account} to pod running with different serviceaccount name."
             )));
         }
-        let node = text(&object["spec"], "nodeName");
+        let node = pod.spec.node_name.as_str();
         if !node.is_empty() {
             private["node"] = match store.get("nodes", "", node) {
                 Some(found) => json!({ "name": node, "uid": found.uid }),

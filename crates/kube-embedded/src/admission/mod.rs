@@ -94,7 +94,7 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
         (Operation::Update, _) if request.subresource == "resize" => limits::mutate(store, request, object),
         _ => {}
     }
-    escalation::check(cluster.authorizer(), store, request, object)
+    escalation::check(cluster.authorizer(), request, object)
 }
 
 /// What a write was given and others must not get before it is over.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Operation, Request, refusal};
 use crate::access::csr::STORAGE;
-use crate::access::node::{JOINERS, node_of, tenant_of};
+use crate::access::node::{JOINERS, is_tenants, node_of};
 use crate::access::text;
 use crate::error::Result;
 use crate::go::quote;
@@ -40,7 +40,7 @@ pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<()>
     if request.operation != Operation::Create {
         return Ok(());
     }
-    let node = node_of(request.user).filter(|node| tenant_of(node).is_some());
+    let node = node_of(request.user).filter(|_| is_tenants(store, request.user));
     if request.is("certificates.k8s.io", "CertificateSigningRequest") {
         if node.is_some() || request.user.in_group(JOINERS) {
             return certificate_request(store, request, object);
@@ -100,7 +100,10 @@ mod tests {
     }
 
     fn refusal_of(store: &Store, user: &User, (group, kind): (&str, &str), object: &Value) -> Option<String> {
-        let resource = resource(group, kind);
+        let mut resource = resource(group, kind);
+        if kind == "certificatesigningrequests" {
+            resource.kind = "CertificateSigningRequest".into();
+        }
         let request = Request {
             operation: Operation::Create,
             resource: &resource,

@@ -43,7 +43,7 @@ impl Controller for Certificates {
                 None => *conditions = json!([approved]),
             }
         }
-        if let Some(status) = csr::sign(&context.pki, &value, now) {
+        if let Some(status) = csr::sign(&context.pki, &context.store, &value, now) {
             value["status"] = status;
             replace(context, key, &request, value).await?;
         }

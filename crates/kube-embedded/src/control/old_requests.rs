@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::queue::{Controller, Next};
 use super::{Context, Failure, Preconditions, Propagation, settled};
 use crate::access::csr::{STORAGE, certificate_ends, is_by_tenant, is_for_client};
-use crate::store::{Event, Key};
+use crate::store::{Event, Key, Store};
 
 const LOOK_EVERY: Duration = Duration::from_mins(5);
 /// After its certificate was there, or was denied, or could not be made.
@@ -22,15 +22,15 @@ const TENANT_REFUSED: SignedDuration = SignedDuration::from_mins(5);
 /// A request of a tenant for a node's client certificate: the platform denies it when it is older.
 const TENANT_PENDING: SignedDuration = SignedDuration::from_hours(1);
 
-/// Whether a request has to go. Pure.
-fn is_old(request: &Value, now: Timestamp) -> bool {
+/// Whether a request has to go.
+fn is_old(store: &Store, request: &Value, now: Timestamp) -> bool {
     let older = |time: &Value, than: SignedDuration| {
         let since = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
         since.is_some_and(|since| now.duration_since(since) > than)
     };
     let status = &request["status"];
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
-    let by_tenant = is_by_tenant(request);
+    let by_tenant = is_by_tenant(store, request);
     if conditions.is_empty() {
         let pending = if by_tenant && is_for_client(request) { TENANT_PENDING } else { PENDING };
         return older(&request["metadata"]["creationTimestamp"], pending);
@@ -62,7 +62,7 @@ impl Controller for OldRequests {
     async fn sync(&self, context: &Context, all: &Key) -> Result<Next, Failure> {
         let now = context.clock.now();
         for request in context.store.list(STORAGE, None).objects {
-            if is_old(&request.value(), now) {
+            if is_old(&context.store, &request.value(), now) {
                 let key = Key::new(&all.storage, "", &request.name);
                 let as_seen = Preconditions { uid: &request.uid, version: Some(request.version) };
                 settled(context.actor.delete(&key, as_seen, Propagation::Background).await)?;
@@ -81,12 +81,15 @@ mod tests {
 
     use super::*;
     use crate::access::node::JOINERS;
+    use crate::access::node::tests::record_older_node;
     use crate::control::world::World;
 
     const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 
-    #[test]
-    fn each_state_has_its_time() {
+    #[tokio::test]
+    async fn each_state_has_its_time() {
+        let store = Store::in_memory();
+        record_older_node(&store, "older").await;
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         let ago = |minutes: i64| (now - SignedDuration::from_mins(minutes)).to_string();
         let request = |made: i64, conditions: &[(&str, i64)], certificate: &str| {
@@ -113,7 +116,7 @@ mod tests {
             ("at no known time", json!({"status": {"conditions": [{"type": "Denied"}]}}), false),
         ];
         for (what, request, expected) in table {
-            assert_eq!(is_old(&request, now), expected, "{what}");
+            assert_eq!(is_old(&store, &request, now), expected, "{what}");
         }
         let client = "kubernetes.io/kube-apiserver-client-kubelet";
         let by_tenant = |mut request: Value, signer: &str, user: &str, group: &str| {
@@ -130,6 +133,11 @@ mod tests {
             ("of a token, approved", token(request(60, &[("Approved", 60)], "x")), false),
             ("of a tenant's node", by_tenant(request(61, &[], ""), client, node, "system:nodes"), true),
             (
+                "of a tenant's older node",
+                by_tenant(request(61, &[], ""), client, "system:node:older", "system:nodes"),
+                true,
+            ),
+            (
                 "of a tenant's node, for servers",
                 by_tenant(request(61, &[], ""), "kubernetes.io/kubelet-serving", node, "system:nodes"),
                 false,
@@ -141,7 +149,7 @@ mod tests {
             ),
         ];
         for (what, request, expected) in table {
-            assert_eq!(is_old(&request, now), expected, "{what}");
+            assert_eq!(is_old(&store, &request, now), expected, "{what}");
         }
     }
 

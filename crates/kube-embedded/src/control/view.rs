@@ -3,10 +3,13 @@
 //! [`crate::store::Object::view`] makes a view once per version of an object and keeps it with it.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::access::node::References;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -64,12 +67,16 @@ pub struct Pod {
     pub metadata: Meta,
     pub spec: PodSpec,
     pub status: PodStatus,
+    /// The objects that its node may read because of it.
+    #[serde(skip)]
+    pub references: OnceLock<References>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     pub node_name: String,
+    pub service_account_name: String,
     pub restart_policy: String,
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,

@@ -3,6 +3,7 @@
 mod answers;
 mod chaos;
 mod child;
+mod credentials;
 mod errors;
 mod growth;
 mod inline;

@@ -31,7 +31,7 @@ fn binding(name: &str, role: &str) -> Value {
 /// A tenant with bindings to these roles in turn.
 async fn tenant(config: Config, roles: Vec<Value>) -> Tenant {
     let cluster = Cluster::open(config).await.unwrap();
-    let writes = json!([{"verbs": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
+    let writes = json!([{"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
         {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectrulesreviews"]}]);
     let tenant = Tenant::new(&cluster, writes).await;
     let names: Vec<String> =
@@ -92,6 +92,8 @@ async fn reviews_and_writes_of_callers_with_many_rules_wait_for_the_pool() {
         part["metadata"]["name"] = "part".into();
         let (written, answer) = tenant.post(ROLES, &part).await;
         assert_eq!((reviewed, written), expected, "{answer:#}");
+        let yaml = "spec:\n  namespace: default\n";
+        assert_eq!(tenant.send("POST", REVIEWS, "application/yaml", yaml).await.0, 429);
         tenant.cluster.stop();
     }
 }

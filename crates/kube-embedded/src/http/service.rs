@@ -208,14 +208,17 @@ where
     if is_stream {
         return Ok(response);
     }
-    // What a write returns was reserved before it happened.
-    if held.is_empty() {
-        let estimated = response.extensions().get::<EstimatedBytes>().map(|EstimatedBytes(bytes)| *bytes);
-        // The platform reads what it asks for.
-        let most = if payer.level == Level::Platform { LIST_BYTES / 4 } else { LIST_BYTES };
-        let bytes = response.body().size_hint().exact().or(estimated).unwrap_or(most).min(most);
-        let bytes = bytes + outgoing::OVERHEAD;
-        held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejected)?);
+    // An answer in memory counts whole, a list that is printed while it is sent in part.
+    let estimated = response.extensions().get::<EstimatedBytes>().map(|EstimatedBytes(bytes)| *bytes);
+    let exact = response.body().size_hint().exact();
+    let size = exact.unwrap_or_else(|| estimated.unwrap_or(LIST_BYTES).min(LIST_BYTES));
+    // The platform reads what it asks for.
+    let size = if payer.level == Level::Platform { size.min(LIST_BYTES / 4) } else { size };
+    // Most of what a write returns was reserved before it happened.
+    let missing =
+        size.saturating_add(outgoing::OVERHEAD).saturating_sub(held.iter().map(Reserved::held).sum());
+    if missing > 0 {
+        held.push(cluster.governor().reserve(payer.level, payer.flow, missing).map_err(rejected)?);
     }
     let outbox = parts.extensions.get::<Arc<Outbox>>();
     Ok(outgoing::hold(response, Hold::new(held, outbox)))

@@ -5,10 +5,13 @@
 //! own. Grammar and refusals are those of Kubernetes.
 //!
 //! Always true: a selector that [`FieldSelector::resolve`] let through asks only for fields that
-//! [`fields_of`] gives, under the names of the stored version.
+//! [`fields_of`] gives, under the names of the stored version, and for name and namespace first.
+
+use std::cell::OnceCell;
 
 use serde_json::Value;
 
+use super::MOST_BYTES;
 use crate::store::{Fields, Object};
 
 const NAME: &str = "metadata.name";
@@ -140,6 +143,7 @@ impl FieldSelector {
 
     /// The grammar alone.
     pub fn read(text: &str) -> Result<Self, String> {
+        super::check_length("fieldSelector", text)?;
         let mut terms = Vec::new();
         for part in split_terms(text).into_iter().filter(|part| !part.is_empty()) {
             let misunderstood = || format!("invalid selector: '{text}'; can't understand '{part}'");
@@ -150,6 +154,7 @@ impl FieldSelector {
                 terms.push(Term { field: field.into(), value: value.into(), equal: operator != "!=" });
             }
         }
+        super::check_count("fieldSelector", "requirements", terms.len())?;
         Ok(Self { terms })
     }
 
@@ -166,11 +171,22 @@ impl FieldSelector {
             }?;
             term.field = known.into();
         }
+        self.terms.sort_by_key(|term| !is_of_metadata(&term.field));
         Ok(self)
     }
 
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
+    }
+
+    /// The number of requirements.
+    pub fn size(&self) -> usize {
+        self.terms.len()
+    }
+
+    /// Whether more than the name and namespace of an object must be known.
+    pub fn reads_objects(&self) -> bool {
+        self.terms.iter().any(|term| !is_of_metadata(&term.field))
     }
 
     /// The value that a field must have, if the selector demands one.
@@ -201,6 +217,26 @@ impl FieldSelector {
             other => value_of(object.fields(&compute), other),
         })
     }
+
+    /// The same for a custom resource with these `selectableFields` (without the first dot).
+    pub fn matches_custom(&self, object: &Object, paths: &[impl AsRef<str>]) -> bool {
+        let compute = |value: &Value| custom_fields_of(paths, value);
+        let present = OnceCell::new();
+        self.matches(|field| match field {
+            NAME => &object.name,
+            NAMESPACE => &object.namespace,
+            other => {
+                let kept = object.fields(compute);
+                let is_kept = kept.iter().any(|(known, _)| known.as_ref() == other);
+                // The CRD may have made other fields selectable since they were computed.
+                value_of(if is_kept { kept } else { present.get_or_init(|| compute(&object.value())) }, other)
+            }
+        })
+    }
+}
+
+fn is_of_metadata(field: &str) -> bool {
+    matches!(field, NAME | NAMESPACE)
 }
 
 fn value_of<'f>(fields: &'f Fields, name: &str) -> &'f str {
@@ -244,18 +280,22 @@ pub fn fields_of(group: &str, kind: &str, object: &Value) -> Fields {
 }
 
 /// The same for a custom resource with these `selectableFields` (without the first dot).
-pub fn custom_fields_of(fields: &[&str], object: &Value) -> Fields {
-    fields.iter().map(|field| ((*field).into(), text_at(object, field).into())).collect()
+fn custom_fields_of(fields: &[impl AsRef<str>], object: &Value) -> Fields {
+    let fields = fields.iter().map(AsRef::as_ref);
+    fields.map(|field| (field.into(), text_at(object, field).into())).collect()
 }
 
-/// What stands at a dotted path, as text; empty if nothing does.
+/// What stands at a dotted path, as text; empty if nothing does. A text is cut where it is longer than any selector.
 fn text_at(object: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(object, |value, step| match value {
         Value::Array(elements) => step.parse::<usize>().ok().and_then(|at| elements.get(at)),
         other => other.get(step),
     });
     match found {
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => {
+            let end = (MOST_BYTES..text.len()).find(|end| text.is_char_boundary(*end));
+            text[..end.unwrap_or(text.len())].to_owned()
+        }
         Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
         _ => String::new(),
     }

@@ -47,9 +47,12 @@ impl Labels {
 
     /// Reads the text of a `labelSelector` parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
+        super::check_length("labelSelector", text)?;
         let mut requirements = Parser { tokens: scan(text), at: 0 }.selector()?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self { requirements, nothing: false })
+        let selector = Self { requirements, nothing: false };
+        super::check_count("labelSelector", "requirements and values", selector.size())?;
+        Ok(selector)
     }
 
     /// Reads a `LabelSelector` object; `null` selects nothing, `{}` everything.
@@ -89,6 +92,13 @@ impl Labels {
         &self.requirements
     }
 
+    /// The number of requirements, and of the values of those that have several.
+    pub fn size(&self) -> usize {
+        let values =
+            |required: &Requirement| if required.values.len() > 1 { required.values.len() } else { 0 };
+        self.requirements.iter().map(|required| 1 + values(required)).sum()
+    }
+
     /// Whether labels, asked for by key, are selected.
     pub fn matches<'l>(&self, lookup: impl Fn(&str) -> Option<&'l str>) -> bool {
         !self.nothing && self.requirements.iter().all(|required| required.holds(lookup(&required.key)))
@@ -102,7 +112,7 @@ impl Labels {
 
 impl Requirement {
     fn holds(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|other| other.as_ref() == value);
+        let listed = |value: &str| self.values.binary_search_by(|other| other.as_ref().cmp(value)).is_ok();
         let compare = |right: fn(&i64, &i64) -> bool| {
             let limit = self.values.first().and_then(|limit| go_integer(limit));
             value.and_then(go_integer).zip(limit).is_some_and(|(value, limit)| right(&value, &limit))

@@ -12,7 +12,7 @@ use crate::error::{ApiError, Result};
 pub async fn delete(call: &Call) -> Result<Answer> {
     let options = delete::options(call)?;
     let selection = Selection::of(call)?;
-    let page = read::page(call, &selection)?;
+    let page = read::page(call, &selection).await?;
     for object in &page.objects {
         let one = call.about(&object.namespace, &object.name);
         let size = object.bytes.len();

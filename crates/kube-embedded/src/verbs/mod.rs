@@ -265,7 +265,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     }
     match call.verb {
         "get" => read::get(call),
-        "list" => read::list(call),
+        "list" => read::list(call).await,
         "watch" => watch::open(call).map(|stream| Answer::Watch(Box::new(stream))),
         "create" if special::is_review(&call.resource) => special::review(call),
         "create" if call.resource.name.as_ref() == "bindings" => pods::bind(call).await,

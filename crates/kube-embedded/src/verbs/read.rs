@@ -1,6 +1,6 @@
 //! Reading: one object, or a collection in pages.
 
-use super::select::Selection;
+use super::select::{MOST_COMPARISONS, Selection};
 use super::{Answer, Call, Page};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
@@ -19,14 +19,14 @@ pub fn get(call: &Call) -> Result<Answer> {
     Ok(Answer::Stored(200, call.live()?))
 }
 
-pub fn list(call: &Call) -> Result<Answer> {
+pub async fn list(call: &Call) -> Result<Answer> {
     check_list_options(&call.query)?;
     let selection = Selection::of(call)?;
-    page(call, &selection).map(Answer::List)
+    page(call, &selection).await.map(Answer::List)
 }
 
 /// What a list shows: the newest state, an exact earlier one, or the next page of one that was begun.
-pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
+pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let query = &call.query;
     let store = call.cluster.store();
     let storage = &call.resource.storage;
@@ -64,33 +64,32 @@ pub(super) fn page(call: &Call, selection: &Selection) -> Result<Page> {
         Some(token) => expired_page(token),
         None => ApiError::expired("The resourceVersion for the provided list is too old."),
     })?;
-    Ok(cut(part, selection, limit))
+    Ok(cut(part, selection, limit).await)
 }
 
 /// At most `limit` selected objects of a part, and where the next page begins.
-fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Page {
-    let ListPage { version, objects, remaining } = part;
-    let mut rest = objects.into_iter();
-    let Some(limit) = limit else {
-        let objects = rest.filter(|object| selection.matches(object)).collect();
-        return Page { version, objects, continue_token: String::new(), remaining: None };
-    };
-    let mut objects = Vec::new();
-    while objects.len() < limit {
-        let Some(object) = rest.next() else {
-            return Page { version, objects, continue_token: String::new(), remaining: None };
-        };
+async fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Page {
+    let ListPage { version, objects: of_part, remaining } = part;
+    let is_full = |objects: &Vec<_>| limit.is_some_and(|limit| objects.len() >= limit);
+    let (mut objects, mut more, mut compared) = (Vec::new(), false, 0_usize);
+    for object in of_part {
+        compared = compared.saturating_add(selection.cost_of(&object));
+        if compared > MOST_COMPARISONS {
+            compared = 0;
+            tokio::task::yield_now().await;
+        }
         if selection.matches(&object) {
+            if is_full(&objects) {
+                more = true;
+                break;
+            }
             objects.push(object);
         }
     }
     // Kubernetes says how many remain only where it need not look at them.
-    let (more, remaining) = if selection.is_everything() {
-        (remaining > 0, Some(remaining).filter(|&count| count > 0))
-    } else {
-        (rest.any(|object| selection.matches(&object)), None)
-    };
-    let last = objects.last().filter(|_| more);
+    let remaining =
+        Some(remaining).filter(|&count| count > 0 && selection.is_everything() && is_full(&objects));
+    let last = objects.last().filter(|_| more || remaining.is_some());
     let continue_token = last.map(|last| goes_on_after(version, selection, last)).unwrap_or_default();
     Page { version, objects, continue_token, remaining }
 }

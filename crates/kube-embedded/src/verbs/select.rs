@@ -1,17 +1,26 @@
 //! Which objects of a collection a request is about.
+//!
+//! Who compares many objects with a [`Selection`] adds up [`Selection::cost_of`] and yields after [`MOST_COMPARISONS`].
 
 use std::sync::Arc;
 
 use super::Call;
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
-use crate::selector::fields::{Selected, custom_fields_of, fields_of};
+use crate::selector::fields::{Selected, fields_of};
 use crate::selector::{FieldSelector, Labels};
-use crate::store::{Fields, Object};
+use crate::store::Object;
+
+/// Comparisons between which other requests of the same thread run: less than a millisecond.
+pub const MOST_COMPARISONS: usize = 10_000;
+/// Parsing so many bytes of an object takes as long as a comparison.
+const BYTES_PER_COMPARISON: usize = 64;
 
 /// The selectors of a list, a watch or the deletion of a collection.
 pub struct Selection {
     resource: Arc<Resource>,
+    /// `selectableFields` of a custom resource, without the first dot.
+    custom: Option<Vec<Box<str>>>,
     labels: Labels,
     fields: FieldSelector,
     /// A watch of one object by its path.
@@ -24,49 +33,45 @@ impl Selection {
         let labels = Labels::parse(&call.query.label_selector).map_err(ApiError::bad_request)?;
         let resource = call.resource.clone();
         let custom = custom_paths(&resource);
+        let paths: Vec<&str> = custom.iter().flatten().map(AsRef::as_ref).collect();
         let selected = match &custom {
-            Some(fields) => Selected::Custom { namespaced: resource.namespaced, fields },
+            Some(_) => Selected::Custom { namespaced: resource.namespaced, fields: &paths },
             None => Selected::Builtin { group: &resource.group, kind: &resource.kind },
         };
         let fields =
             FieldSelector::parse(&call.query.field_selector, selected).map_err(ApiError::bad_request)?;
         let namespace = (!call.namespace.is_empty()).then(|| call.namespace.clone());
         let name = (!call.name.is_empty()).then(|| call.name.clone());
-        Ok(Self { resource, labels, fields, name, namespace })
+        Ok(Self { resource, custom, labels, fields, name, namespace })
     }
 
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
+    /// The number of requirements of both selectors.
+    pub fn size(&self) -> usize {
+        self.labels.size().saturating_add(self.fields.size())
+    }
+
+    /// About how many comparisons [`Self::matches`] takes.
+    pub fn cost_of(&self, object: &Object) -> usize {
+        let parsed = if self.fields.reads_objects() { object.bytes.len() / BYTES_PER_COMPARISON } else { 0 };
+        self.size().saturating_add(parsed).saturating_add(1)
+    }
+
     pub fn matches(&self, object: &Object) -> bool {
+        #[cfg(test)]
+        tests::COMPARISONS.set(tests::COMPARISONS.get() + self.cost_of(object));
         self.namespace.as_ref().is_none_or(|ns| ns.as_str() == object.namespace.as_ref())
-            && self.labels.matches(|key| object.label(key))
             && self.name.as_ref().is_none_or(|name| name.as_str() == object.name.as_ref())
+            && self.labels.matches(|key| object.label(key))
             && self.matches_fields(object)
     }
 
     fn matches_fields(&self, object: &Object) -> bool {
-        if self.fields.is_everything() {
-            return true;
-        }
-        match custom_paths(&self.resource) {
-            // What a CRD makes selectable may change, so it is not kept with the object.
-            Some(paths) => {
-                let fields: Fields = if paths.is_empty() {
-                    Fields::default()
-                } else {
-                    custom_fields_of(&paths, &object.value())
-                };
-                self.fields.matches(|field| match field {
-                    "metadata.name" => &object.name,
-                    "metadata.namespace" => &object.namespace,
-                    other => fields
-                        .iter()
-                        .find(|(known, _)| known.as_ref() == other)
-                        .map_or("", |(_, value)| value),
-                })
-            }
+        match &self.custom {
+            Some(paths) => self.fields.matches_custom(object, paths),
             // Both kinds of Events are kept as the core one.
             None => self.fields.matches_object(object, |value| {
                 let group =
@@ -77,8 +82,17 @@ impl Selection {
     }
 }
 
-/// `selectableFields` of a custom resource, without the first dot.
-fn custom_paths(resource: &Resource) -> Option<Vec<&str>> {
+fn custom_paths(resource: &Resource) -> Option<Vec<Box<str>>> {
     let custom = resource.custom.as_ref()?;
-    Some(custom.selectable_fields().map(|path| path.trim_start_matches('.')).collect())
+    Some(custom.selectable_fields().map(|path| path.trim_start_matches('.').into()).collect())
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Comparisons of this thread.
+        pub static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::body::decode_as;
 use super::{Answer, Call, body, evict, logs, patch, pods, read, scale, update};
 use crate::access::reviews::{self, Scope};
-use crate::access::{csr, tokens};
+use crate::access::{MASTERS, RBAC_GROUP, csr, tokens};
 use crate::admission::{self, Operation, nodes};
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
@@ -44,6 +44,49 @@ pub async fn answer(call: &Call) -> Result<Answer> {
 /// Kinds that are asked, not stored.
 pub fn is_review(resource: &Resource) -> bool {
     matches!(&*resource.group, "authentication.k8s.io" | "authorization.k8s.io")
+}
+
+/// The bytes of the rules that a review lists, or that are compared before a role or binding is written.
+pub fn rules_weight(call: &Call) -> usize {
+    /// What is beyond is neither listed nor compared.
+    const MOST: usize = 1 << 20;
+    let authorizer = call.cluster.authorizer();
+    let is_reviewed = call.resource.kind.as_ref() == "SelfSubjectRulesReview" && call.verb == "create";
+    let is_granted = call.resource.group.as_ref() == RBAC_GROUP
+        && matches!(call.verb, "create" | "update" | "patch")
+        && !call.user.in_group(MASTERS);
+    // A larger body is weight enough.
+    if !(is_reviewed || is_granted) || call.body.len() > call.cluster.inline_bytes() {
+        return 0;
+    }
+    if is_reviewed {
+        let Some(review) = json_body(call) else { return MOST };
+        let namespace = review["spec"]["namespace"].as_str().unwrap_or_default();
+        return authorizer.bytes_of_rules(&call.user, namespace).min(MOST);
+    }
+    let held = authorizer.bytes_of_rules(&call.user, &call.namespace);
+    let is_binding = matches!(&*call.resource.kind, "RoleBinding" | "ClusterRoleBinding");
+    let wanted = if is_binding { bound_role_bytes(call).unwrap_or(MOST) } else { 0 };
+    held.saturating_add(wanted).min(MOST)
+}
+
+/// The object in the body, empty if it cannot be read. `None` for a body that is not JSON: reading one can take long.
+fn json_body(call: &Call) -> Option<Value> {
+    let is_json = call.content_type.as_deref().is_none_or(|media| media.starts_with("application/json"));
+    is_json.then(|| body::read(call).unwrap_or_default())
+}
+
+/// The size of the role to which a binding refers, which a patch cannot change. `None` for a body that is not JSON.
+fn bound_role_bytes(call: &Call) -> Option<usize> {
+    let binding = if call.verb == "patch" {
+        let live = call.live().ok().filter(|live| live.bytes.len() <= call.cluster.inline_bytes());
+        live.map_or(Value::Null, |live| live.value())
+    } else {
+        json_body(call)?
+    };
+    let role = &binding["roleRef"];
+    let namespace = if role["kind"] == "Role" { call.namespace.as_str() } else { "" };
+    Some(call.cluster.authorizer().bytes_of_role(namespace, role["name"].as_str().unwrap_or_default()))
 }
 
 pub fn review(call: &Call) -> Result<Answer> {

@@ -26,7 +26,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Call;
 use super::convert::{Shown, differs, show};
 use super::read::parse_version;
-use super::select::Selection;
+use super::select::{MOST_COMPARISONS, Selection};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
@@ -46,6 +46,8 @@ const PAGE_OBJECTS: usize = 500;
 const PAGE_BYTES: usize = 1 << 20;
 /// Covered by what every watch reserves when it is opened.
 pub const BASE_BYTES: u64 = 64 << 10;
+/// Reserved for each requirement of the selectors. It bounds the comparisons that all watches of a user take for each event, too.
+const REQUIREMENT_BYTES: u64 = 1 << 10;
 
 /// An open watch; ask it for [`WatchStream::next`] until it ends.
 #[expect(clippy::struct_excessive_bools, reason = "independent options and states of one watch")]
@@ -69,6 +71,10 @@ pub struct WatchStream {
     pending: VecDeque<Pending>,
     /// For `pending`, beyond [`BASE_BYTES`].
     reserved: Option<Reserved>,
+    /// For `selection`.
+    reserved_for_selection: Option<Reserved>,
+    /// Comparisons since the stream yielded.
+    compared: usize,
     payer: Option<(Level, Flow)>,
     ready: VecDeque<Bytes>,
     /// What may end the stream or fall due is waited for over its whole life: to begin anew after each event would
@@ -160,6 +166,8 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         pages: Pages::default(),
         pending: VecDeque::new(),
         reserved: None,
+        reserved_for_selection: None,
+        compared: 0,
         payer: None,
         ready: VecDeque::new(),
         stopping: call.cluster.stopping().boxed(),
@@ -180,6 +188,10 @@ impl WatchStream {
     /// Charges what the stream holds to a user, from the first page on.
     pub fn charge(&mut self, level: Level, flow: Flow) -> Result<(), Rejected> {
         self.payer = Some((level, flow));
+        let of_selection = (self.selection.size() as u64).saturating_mul(REQUIREMENT_BYTES);
+        if of_selection > 0 {
+            self.reserved_for_selection = Some(self.cluster.governor().reserve(level, flow, of_selection)?);
+        }
         let size = |pending: &Pending| match pending {
             Pending::Added(object) => object.bytes.len() as u64,
             Pending::Event(event) => event.object.bytes.len() as u64,
@@ -196,6 +208,10 @@ impl WatchStream {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
+            }
+            if self.compared > MOST_COMPARISONS {
+                self.compared = 0;
+                tokio::task::yield_now().await;
             }
             if let Some(pending) = self.pending.pop_front() {
                 if let Some((kind, object)) = self.change(pending) {
@@ -215,6 +231,7 @@ impl WatchStream {
                 } else {
                     self.take_page();
                     // A selector may leave out page after page.
+                    self.compared = 0;
                     tokio::task::yield_now().await;
                 }
                 continue;
@@ -255,7 +272,9 @@ impl WatchStream {
         let Initial::Page(start) = &self.initial else { return };
         let (storage, namespace) = (&self.resource.storage, self.selection.namespace.as_deref());
         let store = self.cluster.store();
-        let part = store.part(storage, namespace, None, start.as_ref(), Some(PAGE_OBJECTS));
+        // The objects of a page are compared at once.
+        let most = (MOST_COMPARISONS / self.selection.size().max(1)).clamp(1, PAGE_OBJECTS);
+        let part = store.part(storage, namespace, None, start.as_ref(), Some(most));
         let ListPage { version, mut objects, remaining } = match part {
             Ok(part) => part,
             Err(old) => return self.expire(old),
@@ -348,8 +367,10 @@ impl WatchStream {
         if self.pages.show(&event.object, event.version) {
             return None;
         }
-        let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
         let now = (event.kind != EventKind::Deleted).then_some(&event.object);
+        let compared = event.previous.iter().chain(now).map(|object| self.selection.cost_of(object));
+        self.compared = compared.fold(self.compared, usize::saturating_add);
+        let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
         let after = now.filter(|object| self.selection.matches(object));
         match (before, after) {
             (None, Some(object)) => Some(("ADDED", object.clone())),

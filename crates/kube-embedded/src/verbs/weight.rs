@@ -3,7 +3,7 @@
 //! The estimate is pessimistic and made before anything is decoded. Small bodies may cause much work: JSON patches copy and shift
 //! what is stored, aliases repeat parts of a YAML document.
 
-use super::Call;
+use super::{Call, special};
 use crate::decode::yaml;
 use crate::http::negotiate::Representation;
 use crate::http::service::BODY_LIMIT;
@@ -28,7 +28,7 @@ impl Call {
             _ if is_of_one && !is_sent_as_stored => self.stored_size(),
             _ => 0,
         };
-        let sent = self.body.len().saturating_add(stored);
+        let sent = self.body.len().saturating_add(stored).saturating_add(special::rules_weight(self));
         // Large bodies run on the pool anyway, where more than their size is reserved.
         sent.saturating_add(amplification(self.content_type.as_deref(), &self.body, stored))
     }

@@ -69,7 +69,7 @@ fn approved_requests_are_signed_or_told_why_not() {
         ),
     ];
     for (csr, expected) in table {
-        let verdict = match sign(&pki, &csr, now()) {
+        let verdict = match sign(&pki, &Store::in_memory(), &csr, now()) {
             None => "waits".to_owned(),
             Some(status) if !status["certificate"].is_null() => "signed".to_owned(),
             Some(status) => text(&status["conditions"][1], "message").to_owned(),
@@ -84,7 +84,7 @@ fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
     let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
     let mut csr = csr(CLIENT, ("jane", "dev"), &[], &["client auth", "digital signature"], true);
     csr["spec"]["request"] = STANDARD.encode(TWO_GROUPS).into();
-    let status = sign(&pki, &csr, now()).unwrap();
+    let status = sign(&pki, &Store::in_memory(), &csr, now()).unwrap();
     let pem = STANDARD.decode(text(&status, "certificate")).unwrap();
     let der = rustls_pki_types::CertificateDer::from_pem_slice(&pem).unwrap();
     let peer = PeerCertificate::read(&der).unwrap();
@@ -107,23 +107,26 @@ fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
     assert!(verifier.verify_client_cert(&der, &[], at(601)).is_err());
 }
 
-#[test]
-fn certificate_of_a_tenants_node_lasts_a_day_at_most() {
+#[tokio::test]
+async fn certificate_of_a_tenants_node_lasts_a_day_at_most() {
     const HOUR: i64 = 3600;
     let data = tempfile::tempdir().unwrap();
     let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
+    let store = Store::in_memory();
+    super::super::node::tests::record_older_node(&store, "older").await;
     #[rustfmt::skip]
     let table = [
         ("system:node:uaaaaaaaaaa-edge", None,                  24 * HOUR),
         ("system:node:uaaaaaaaaaa-edge", Some(365 * 24 * HOUR), 24 * HOUR),
         ("system:node:uaaaaaaaaaa-edge", Some(HOUR),            HOUR),
+        ("system:node:older",            None,                  24 * HOUR),
         ("system:node:operators",        None,                  365 * 24 * HOUR),
     ];
     for (name, asked, expected) in table {
         let usages = ["client auth", "digital signature"];
         let mut csr = csr(KUBELET_CLIENT, (name, "system:nodes"), &[], &usages, true);
         csr["spec"]["expirationSeconds"] = json!(asked);
-        let status = sign(&pki, &csr, now()).unwrap();
+        let status = sign(&pki, &store, &csr, now()).unwrap();
         let end = certificate_ends(&json!({ "status": status })).unwrap();
         assert_eq!(end.as_second() - now().as_second(), expected, "{name} {asked:?}");
     }

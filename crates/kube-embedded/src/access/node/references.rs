@@ -1,59 +1,102 @@
 //! Which objects the pods on a node refer to.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::super::{items, text};
 use super::{MIRROR, Related};
 use crate::control::view::Pod;
-use crate::store::Store;
+use crate::control::volumes::view::Volume;
+use crate::store::{Object, Store};
 
 /// Volumes of pods and of the cluster that name a Secret under `secretRef`.
 const SECRET_VOLUMES: [&str; 7] = ["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"];
 /// What a volume of a CSI driver names for the kubelet's own use.
 const CSI_SECRETS: [&str; 3] = ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
+/// The names of the objects that a pod refers to. Computed once for each version of a pod that a node asks about, and kept with its view:
+/// every request of a node looks at all its pods in a namespace.
+#[derive(Debug)]
+pub(crate) struct References {
+    account: String,
+    claims: HashSet<String>,
+    config_maps: HashSet<String>,
+    secrets: HashSet<String>,
+}
+
+impl References {
+    fn of(pod: &Value) -> Self {
+        #[cfg(test)]
+        super::tests::READ_PODS.set(super::tests::READ_PODS.get() + 1);
+        let owned = |name: &str| name.to_owned();
+        Self {
+            account: text(&pod["spec"], "serviceAccountName").to_owned(),
+            claims: claims(pod).collect(),
+            config_maps: config_maps(pod).map(owned).collect(),
+            secrets: secrets(pod).map(owned).collect(),
+        }
+    }
+}
+
 /// Whether an object is one that a pod on the node needs, itself or through its volumes.
 pub(super) fn are_related(store: &Store, node: &str, what: Related, namespace: &str, name: &str) -> bool {
+    let any_pod = |is: fn(&References, &str) -> bool| {
+        pods(store, node, namespace).any(|pod| is(references(&pod.0, &pod.1), name))
+    };
     match what {
         Related::Pod => {
             store.get("pods", namespace, name).is_some_and(|pod| pod.view::<Pod>().spec.node_name == node)
         }
-        Related::Account => {
-            any_pod(store, node, namespace, |pod| text(&pod["spec"], "serviceAccountName") == name)
-        }
-        Related::ConfigMap => {
-            any_pod(store, node, namespace, |pod| config_maps(pod).any(|found| found == name))
-        }
-        Related::Claim => any_pod(store, node, namespace, |pod| claims(pod).any(|found| found == name)),
+        Related::Account => any_pod(|pod, name| pod.account == name),
+        Related::ConfigMap => any_pod(|pod, name| pod.config_maps.contains(name)),
+        Related::Claim => any_pod(|pod, name| pod.claims.contains(name)),
         Related::Volume => {
             let volume = store.get("persistentvolumes", "", name);
-            volume.is_some_and(|volume| is_claimed(store, node, &volume.value()))
+            volume.is_some_and(|volume| ClaimsOfNode::new(store, node).bind(&volume.view::<Volume>()))
         }
         Related::Secret => {
-            any_pod(store, node, namespace, |pod| secrets(pod).any(|found| found == name))
+            let mut claims = ClaimsOfNode::new(store, node);
+            any_pod(|pod, name| pod.secrets.contains(name))
                 || store.list("persistentvolumes", None).objects.iter().any(|volume| {
-                    let volume = volume.value();
-                    names_secret(&volume, namespace, name) && is_claimed(store, node, &volume)
+                    claims.bind(&volume.view::<Volume>()) && names_secret(&volume.value(), namespace, name)
                 })
         }
     }
 }
 
-/// Whether one of the node's pods in a namespace is such a one. Mirror pods do not count: a node writes them itself.
-fn any_pod(store: &Store, node: &str, namespace: &str, is: impl Fn(&Value) -> bool) -> bool {
-    let pods = store.list("pods", Some(namespace)).objects;
-    let mut here = pods.iter().filter(|pod| {
-        let pod = pod.view::<Pod>();
-        pod.spec.node_name == node && !pod.metadata.annotations.contains_key(MIRROR)
-    });
-    here.any(|pod| is(&pod.value()))
+/// The node's pods in a namespace. Mirror pods do not count: a node writes them itself.
+fn pods(store: &Store, node: &str, namespace: &str) -> impl Iterator<Item = (Arc<Pod>, Arc<Object>)> {
+    let pods = store.list("pods", Some(namespace)).objects.into_iter().map(|pod| (pod.view::<Pod>(), pod));
+    pods.filter(move |(pod, _)| pod.spec.node_name == node && !pod.metadata.annotations.contains_key(MIRROR))
 }
 
-/// Whether a pod on the node uses the claim that a volume is bound to.
-fn is_claimed(store: &Store, node: &str, volume: &Value) -> bool {
-    let claim = &volume["spec"]["claimRef"];
-    let (namespace, name) = (text(claim, "namespace"), text(claim, "name"));
-    !name.is_empty() && are_related(store, node, Related::Claim, namespace, name)
+fn references<'a>(pod: &'a Pod, object: &Object) -> &'a References {
+    pod.references.get_or_init(|| References::of(&object.value()))
+}
+
+/// The claims of the pods on a node, by namespace, read when they are asked for.
+struct ClaimsOfNode<'a> {
+    store: &'a Store,
+    node: &'a str,
+    known: HashMap<String, HashSet<String>>,
+}
+
+impl<'a> ClaimsOfNode<'a> {
+    fn new(store: &'a Store, node: &'a str) -> Self {
+        Self { store, node, known: HashMap::new() }
+    }
+
+    /// Whether a volume is bound to one of them.
+    fn bind(&mut self, volume: &Volume) -> bool {
+        let Some(claim) = &volume.spec.claim_ref else { return false };
+        let known = self.known.entry(claim.namespace.clone()).or_insert_with(|| {
+            let pods = pods(self.store, self.node, &claim.namespace);
+            pods.flat_map(|(pod, object)| references(&pod, &object).claims.clone()).collect()
+        });
+        !claim.name.is_empty() && known.contains(&claim.name)
+    }
 }
 
 /// A Secret without a namespace is one of the claim's.

@@ -1,5 +1,6 @@
 //! What a node may, as a picture; and that it follows its pods.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -9,8 +10,20 @@ use super::super::testing::store_object;
 use super::super::{Attributes, User};
 use super::*;
 
+thread_local! {
+    /// Pods of which this thread has read the references.
+    pub static READ_PODS: Cell<usize> = const { Cell::new(0) };
+}
+
 pub(crate) fn edge() -> User {
     User::named("system:node:edge", &["system:nodes", "system:authenticated"])
+}
+
+/// Records `name` as that of an older node of the tenant `uaaaaaaaaaa`.
+pub(crate) async fn record_older_node(store: &Store, name: &str) {
+    let data = json!({"broken": "x", name: "uaaaaaaaaaa 2026-01-02T03:04:05Z"});
+    let metadata = json!({"namespace": "longshore-system", "name": "node-names"});
+    store_object(store, "configmaps", json!({"metadata": metadata, "data": data})).await;
 }
 
 async fn pod(store: &Store, name: &str, node: &str, spec: Value) {
@@ -159,6 +172,26 @@ async fn what_a_node_may_goes_with_its_pods() {
 }
 
 #[tokio::test]
+async fn references_of_a_pod_are_read_once() {
+    let (store, authorizer) = authorizer().await;
+    for n in 0..20 {
+        pod(&store, &format!("p{n}"), "edge", json!({"imagePullSecrets": [{"name": format!("s{n}")}]})).await;
+        let labels = json!({"name": format!("pv{n}")});
+        let of_others =
+            json!({"metadata": labels, "spec": {"claimRef": {"namespace": format!("n{n}"), "name": "c"}}});
+        store_object(&store, "persistentvolumes", of_others).await;
+    }
+    let may = |question: &str| authorizer.decide(&edge(), &asked(question)).allowed;
+    let before = READ_PODS.get();
+    for _ in 0..10 {
+        assert!(may("get -/secrets n/s19"));
+        assert!(!may("get -/secrets n/none"));
+        assert!(!may("get -/configmaps n/none"));
+    }
+    assert!(READ_PODS.get() - before <= 30, "{}", READ_PODS.get() - before);
+}
+
+#[tokio::test]
 async fn a_name_alone_is_no_node() {
     let (_store, authorizer) = authorizer().await;
     let question = asked("get coordination.k8s.io/leases kube-node-lease/edge");
@@ -214,12 +247,37 @@ async fn tenants_node_reviews_no_tokens_and_ends_with_its_tenant() {
     }
 }
 
-#[test]
-fn tenants_node_is_known_by_its_name() {
-    assert_eq!(tenant_of("uaaaaaaaaaa-edge-1"), Some("uaaaaaaaaaa"));
-    for name in ["edge-1", "uaaaaaaaaaa", "uaaaaaaaaaa-", "uaaaaaaaaa1-edge", "node-0"] {
-        assert_eq!(tenant_of(name), None, "{name}");
+#[tokio::test]
+async fn tenants_node_is_known_by_its_name_or_the_record_of_older_nodes() {
+    let store = Store::in_memory();
+    let tenant_of = |name| tenant_of(&store, name);
+    for _ in 0..2 {
+        assert_eq!(tenant_of("uaaaaaaaaaa-edge-1").as_deref(), Some("uaaaaaaaaaa"));
+        for name in ["edge-1", "uaaaaaaaaaa", "uaaaaaaaaaa-", "uaaaaaaaaa1-edge", "node-0", "broken"] {
+            assert_eq!(tenant_of(name), None, "{name}");
+        }
+        record_older_node(&store, "older").await;
     }
+    assert_eq!(tenant_of("older").as_deref(), Some("uaaaaaaaaaa"));
+    // An older node could choose a name that begins with the id of another tenant.
+    record_older_node(&store, "ubbbbbbbbbb-edge").await;
+    assert_eq!(tenant_of("ubbbbbbbbbb-edge").as_deref(), Some("uaaaaaaaaaa"));
+}
+
+#[tokio::test]
+async fn older_node_of_a_tenant_is_refused_when_its_account_or_node_is_gone() {
+    let (store, authorizer) = authorizer().await;
+    let node = User::named("system:node:older", &["system:nodes", "system:authenticated"]);
+    let reason = |question: &str| authorizer.decide(&node, &asked(question)).reason.to_string();
+    record_older_node(&store, "older").await;
+    assert_eq!(reason("get -/nodes older"), "the account of this node is gone");
+    store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
+    assert_eq!(reason("watch -/nodes older"), "the Node of this name is gone");
+    store_object(&store, "nodes", json!({"metadata": {"name": "older"}})).await;
+    assert!(authorizer.decide(&node, &asked("watch -/nodes older")).allowed);
+    let review = "create authentication.k8s.io/tokenreviews -";
+    assert!(!authorizer.decide(&node, &asked(review)).allowed);
+    assert!(authorizer.decide(&edge(), &asked(review)).allowed);
 }
 
 #[tokio::test]

@@ -120,3 +120,49 @@ async fn watch_ends_within_an_hour_whatever_it_asks_for() {
     watch.into_body().collect().await.unwrap();
     assert!(began.elapsed() <= Duration::from_mins(61), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn watch_with_many_requirements_compares_few_of_them_between_yields() {
+    use super::super::select::tests::COMPARISONS;
+
+    let cluster = Cluster::in_memory().await;
+    let labelled = |name: String, labels: Value| {
+        json!({"kind": "ConfigMap", "apiVersion": "v1",
+            "metadata": {"name": name, "namespace": "default", "uid": name, "labels": labels}})
+    };
+    let commit = async |objects: Vec<Value>| {
+        let change = |object: Value| {
+            let key = Key::new(&"configmaps".into(), "default", object["metadata"]["name"].as_str().unwrap());
+            Change { key, expect: Expect::Absent, op: Op::Put(object) }
+        };
+        cluster.store().commit(objects.into_iter().map(change).collect()).await.unwrap();
+    };
+    let selector = (0..400).map(|n| format!("!k{n}")).collect::<Vec<_>>().join(",");
+    let query = format!("&labelSelector={selector},zz");
+    commit((0..700).map(|n| labelled(format!("a{n:03}"), json!({}))).collect()).await;
+    commit(vec![labelled("b".to_owned(), json!({"zz": "z"}))]).await;
+    let mut watch = open_watch(&cluster, &query).await;
+    for expected in ["b", "d"] {
+        let mut polls = 0;
+        let mut event = std::pin::pin!(next_event(&mut watch));
+        let event = loop {
+            let before = COMPARISONS.get();
+            let polled = futures::poll!(event.as_mut());
+            let compared = COMPARISONS.get() - before;
+            assert!(compared <= 3 * MOST_COMPARISONS, "{compared} comparisons");
+            match polled {
+                std::task::Poll::Ready(event) => break event,
+                std::task::Poll::Pending => tokio::task::yield_now().await,
+            }
+            polls += 1;
+        };
+        assert_eq!(event["object"]["metadata"]["name"], expected);
+        assert!(polls >= 20, "{polls}");
+        if expected == "b" {
+            // The stream is behind by these events.
+            commit((0..700).map(|n| labelled(format!("c{n:03}"), json!({}))).collect()).await;
+            commit(vec![labelled("d".to_owned(), json!({"zz": "z"}))]).await;
+        }
+    }
+    cluster.stop();
+}
