@@ -61,7 +61,7 @@ pub fn enter(
         let before = conditions.iter_mut().find(|condition| condition.type_ == *kind);
         let was = before.as_ref().map_or("Unknown", |condition| condition.status.as_str()).to_owned();
         if was != status {
-            *sequence += 1;
+            *sequence = sequence.saturating_add(1);
             transitions.push(Transition {
                 sequence: *sequence,
                 time: Time(now),

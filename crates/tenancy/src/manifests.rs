@@ -4,6 +4,8 @@
 //! here: neither its own role, nor the curated ones, nor the policy that guards what it provisions. The embedded cluster is
 //! given all of it at each start, by its administrator ([`apply`]).
 
+mod approvals;
+pub(crate) mod host_ports;
 mod joiners;
 mod nodes;
 mod placement;
@@ -48,10 +50,12 @@ pub fn manifests() -> Vec<Value> {
     all.extend(joiners::objects());
     all.extend(policy::objects());
     all.extend(nodes::objects());
+    all.extend(approvals::objects());
     all.extend(placement::objects());
     all.extend(pools::objects());
     all.extend(tokens::objects());
     all.extend(workloads::objects());
+    all.extend(host_ports::objects());
     all
 }
 

@@ -94,8 +94,15 @@ pub(crate) fn renewing(csr: &CertificateSigningRequest) -> Option<&str> {
     spec.username.as_deref()?.strip_prefix(NODE).filter(|_| is_client && is_node)
 }
 
-/// The lifetime of the certificate that a signer made of a request of ours, if it is longer than [`LONGEST`].
-pub(crate) fn signed_too_long(csr: &CertificateSigningRequest) -> Option<SignedDuration> {
+/// A certificate that is valid for longer than [`LONGEST`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signed {
+    pub since: Timestamp,
+    pub lifetime: SignedDuration,
+}
+
+/// The certificate that a signer made of a request of ours, if it is valid for longer than [`LONGEST`].
+pub(crate) fn signed_too_long(csr: &CertificateSigningRequest) -> Option<Signed> {
     if !is_ours(csr) && renewing(csr).is_none() {
         return None;
     }
@@ -103,9 +110,10 @@ pub(crate) fn signed_too_long(csr: &CertificateSigningRequest) -> Option<SignedD
     let (_, block) = parse_x509_pem(pem).ok()?;
     let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
     let validity = certificate.validity();
+    let since = Timestamp::from_second(validity.not_before.timestamp()).ok()?;
     let seconds = validity.not_after.timestamp().saturating_sub(validity.not_before.timestamp());
     let lifetime = SignedDuration::from_secs(seconds);
-    (lifetime > LONGEST.saturating_add(BACKDATE)).then_some(lifetime)
+    (lifetime > LONGEST.saturating_add(BACKDATE)).then_some(Signed { since, lifetime })
 }
 
 impl Asked {
@@ -141,7 +149,7 @@ impl Asked {
         Some((name, program))
     }
 
-    /// Whether it asks for no more than [`LONGEST`].
+    /// Whether it asks for no more than [`LONGEST`], or for no lifetime: then the signer's counts, which `crate::provision::lifetime` knows.
     pub fn is_short_lived(&self) -> bool {
         self.seconds.is_none_or(|seconds| i64::from(seconds) <= LONGEST.as_secs())
     }

@@ -59,6 +59,11 @@ pub(crate) enum Denial {
         "the certificate of a tenant's node is valid for at most 24 hours: ask for expirationSeconds of at most 86400"
     )]
     TooLong,
+    #[error(
+        "the cluster signs certificates for more than 24 hours: ask for expirationSeconds of at most 86400, or run kube-controller-manager with \
+         --cluster-signing-duration=24h and delete the ConfigMap longshore-system/node-certificates"
+    )]
+    SignedTooLong,
     #[error("the certificate must name one node, `system:node:<name>` of `system:nodes`, and nothing else")]
     WrongSubject,
     #[error(

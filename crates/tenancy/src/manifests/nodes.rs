@@ -15,7 +15,7 @@
 //! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, but its Lease, its `CSINode`, requests for its
 //! certificates, and what Kubernetes ties to pods that are bound to it.
 //!
-//! Elsewhere: whose pods run on a tenant's node ([`super::placement`]).
+//! Elsewhere: whose pods run on a tenant's node ([`super::placement`]), who approves its certificates ([`super::approvals`]).
 //!
 //! Each `longshore-tenant-node-*` has a twin `longshore-older-node-*` for nodes whose names have no prefix; those do not register themselves
 //! at all (`longshore-older-node-registration`).
@@ -29,9 +29,9 @@ use crate::edge::names::NAMES;
 use crate::edge::request::{CLIENT, KUBELET};
 
 /// The user name of a tenant's node begins with this.
-const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
+pub(super) const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
 /// The signer of kubelets' serving certificates.
-const SERVING: &str = "kubernetes.io/kubelet-serving";
+pub(super) const SERVING: &str = "kubernetes.io/kubelet-serving";
 /// Characters of a certificate request in base64. One with an RSA key of 4096 bits has 2,300.
 const MAX_REQUEST: usize = 8192;
 /// The Kubernetes API's own limit for the note of an Event of `events.k8s.io`.
@@ -62,9 +62,25 @@ pub(super) fn objects() -> Vec<Value> {
 
 /// A policy for nodes that are in the ConfigMap of older nodes' names, and its binding.
 fn older(part: &str, rules: &Value, by_a_node: &Value, validations: Value) -> [Value; 2] {
-    let name = format!("longshore-older-node-{part}");
-    let [mut policy, mut binding] =
-        policy(&name, rules, by_a_node, &tenant_by_params(), &of_tenants(validations));
+    let variables = tenant_by_params("request.userInfo.username");
+    older_policy(
+        &format!("longshore-older-node-{part}"),
+        rules,
+        by_a_node,
+        &variables,
+        &of_tenants(validations),
+    )
+}
+
+/// A policy whose parameter is the ConfigMap of older nodes' names, and its binding.
+pub(super) fn older_policy(
+    name: &str,
+    rules: &Value,
+    conditions: &Value,
+    variables: &Value,
+    validations: &Value,
+) -> [Value; 2] {
+    let [mut policy, mut binding] = policy(name, rules, conditions, variables, validations);
     policy["spec"]["paramKind"] = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
     binding["spec"]["paramRef"] =
         json!({ "name": NAMES, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
@@ -96,14 +112,15 @@ fn tenant_by_name() -> Value {
     ])
 }
 
-/// The same for older nodes, by the ConfigMap of their names: its values are `<id> <time>`.
-fn tenant_by_params() -> Value {
+/// The owner of an older node's name by the ConfigMap, whose values are `<id> <time>`. Needs the variable `node`.
+pub(super) const TENANT_BY_PARAMS: &str =
+    "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''";
+
+/// `node` and `tenant` of an older node, whose user name the expression `username` gives.
+pub(super) fn tenant_by_params(username: &str) -> Value {
     json!([
-        { "name": "node", "expression": "request.userInfo.username.substring(12)" },
-        {
-            "name": "tenant",
-            "expression": "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''",
-        },
+        { "name": "node", "expression": format!("{username}.substring(12)") },
+        { "name": "tenant", "expression": TENANT_BY_PARAMS },
     ])
 }
 

@@ -10,12 +10,10 @@
 //! The list is an annotation and not a parameter of the policy. With a parameter that is missing, Kubernetes either skips the policy or refuses every
 //! pod of the cluster. A Binding names no owner, so a DaemonSet's pod is recognised by its name, which only those choose who write in that namespace.
 
-use kube_types::SYSTEM_NAMESPACE;
 use kube_types::marks::{TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
-use super::nodes::{condition, of_tenants, policy};
-use crate::edge::names::NAMES;
+use super::nodes::{TENANT_BY_PARAMS, condition, of_tenants, older_policy, policy};
 
 /// The annotation of a namespace that names its DaemonSets, separated by commas, that may have pods on tenants' nodes.
 const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
@@ -36,9 +34,7 @@ pub(super) fn objects() -> Vec<Value> {
     };
     let by_name =
         variables("variables.node.matches('^u[a-z2-7]{10}-') ? variables.node.substring(0, 11) : ''");
-    let by_params = variables(
-        "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''",
-    );
+    let by_params = variables(TENANT_BY_PARAMS);
     let mut all = Vec::new();
     all.extend(policy(
         "longshore-tenant-node-placement",
@@ -47,12 +43,13 @@ pub(super) fn objects() -> Vec<Value> {
         &by_name,
         &of_tenants(placed()),
     ));
-    let [mut older, mut binding] =
-        policy("longshore-older-node-placement", &rules(), &has_target, &by_params, &of_tenants(placed()));
-    older["spec"]["paramKind"] = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
-    binding["spec"]["paramRef"] =
-        json!({ "name": NAMES, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
-    all.extend([older, binding]);
+    all.extend(older_policy(
+        "longshore-older-node-placement",
+        &rules(),
+        &has_target,
+        &by_params,
+        &of_tenants(placed()),
+    ));
     all
 }
 

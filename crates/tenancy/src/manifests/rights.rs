@@ -9,7 +9,7 @@ use kube_types::marks::MANAGED_BY;
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use serde_json::Value;
 
-use super::{PLATFORM, written};
+use super::{PLATFORM, host_ports, written};
 use crate::edge::request::{CLIENT, KUBELET};
 use crate::roles::owned;
 
@@ -97,6 +97,14 @@ fn may_approve() -> PolicyRule {
     }
 }
 
+/// Whether the policy is there under which ports of nodes can be allowed.
+fn may_look_for_host_ports() -> PolicyRule {
+    PolicyRule {
+        resource_names: Some(owned(&[host_ports::NAME])),
+        ..rule(&("admissionregistration.k8s.io", &["validatingadmissionpolicybindings"], &["get"]))
+    }
+}
+
 /// Where a kubeconfig's address and certificate come from.
 fn may_read_cluster_info() -> PolicyRule {
     PolicyRule {
@@ -145,7 +153,7 @@ fn inside(namespace: &str, rules: Vec<PolicyRule>) -> [Value; 2] {
 /// The roles that the server runs under, and their bindings.
 pub(super) fn objects() -> Vec<Value> {
     let mut everywhere: Vec<PolicyRule> = EVERYWHERE.iter().map(rule).collect();
-    everywhere.extend([may_bind(), may_approve()]);
+    everywhere.extend([may_bind(), may_approve(), may_look_for_host_ports()]);
     let role = ClusterRole { metadata: metadata(None), rules: Some(everywhere), aggregation_rule: None };
     let binding = ClusterRoleBinding {
         metadata: metadata(None),

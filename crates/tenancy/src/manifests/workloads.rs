@@ -1,7 +1,7 @@
 //! Policies for pods, Services and NetworkPolicies in workspaces.
 //!
 //! `longshore-pods`: no `PriorityClasses` of the system, no ports and no network of nodes. It is the namespace that counts, whichever client
-//! creates the pod.
+//! creates the pod. What else pods may not do where ports of nodes are allowed: [`super::host_ports`].
 //!
 //! `longshore-services`: no `externalIPs`, `loadBalancerIP` or `loadBalancerSourceRanges`: they claim addresses of others.
 //!
@@ -71,9 +71,14 @@ fn pods() -> Value {
         ),
         rule(
             Allowance::HostPorts,
-            &format!("({no_network} && {} && {})", closed("containers"), closed("initContainers")),
-            "a pod in a workspace cannot use a hostPort or the network of its node",
+            &format!("({} && {})", closed("containers"), closed("initContainers")),
+            "a pod in a workspace cannot use a hostPort",
         ),
+        {
+            "expression": no_network,
+            "message": "a pod in a workspace cannot use the network of its node",
+            "reason": "Forbidden",
+        },
     ])
 }
 

@@ -4,10 +4,11 @@
 //! that no two requests share one slot), the name with the token. Then the Node is created with its owner's label and taints, so that no
 //! scheduler ever sees it without them, and last the request is approved. A crash between any two of them costs nothing: the record says to
 //! which request the node was granted. A renewal writes nothing but the time of an older node's name.
-//! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), what becomes of the node ([`super::nodes`]).
+//! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), how long certificates are valid ([`super::lifetime`]), what becomes of the
+//! node ([`super::nodes`]).
 
 use domain::ids::UserId;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -56,9 +57,9 @@ impl Provisioner {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.get_opt(name).await.doing(|| format!("read the request `{name}`"))?;
         if let Some(csr) = &found
-            && let Some(lifetime) = request::signed_too_long(csr)
+            && let Some(signed) = request::signed_too_long(csr)
         {
-            self.report_lifetime(csr, lifetime).await?;
+            self.record_lifetime(csr, signed).await?;
             return Ok(Next::Rest);
         }
         let Some(csr) = found.filter(may_be_ours) else { return Ok(Next::Rest) };
@@ -93,7 +94,8 @@ impl Provisioner {
             named: owner.as_ref(),
             exists,
         };
-        match (rule(&asked, &known, now), user, token, account) {
+        let ruling = self.limited(&asked, rule(&asked, &known, now)).await?;
+        match (ruling, user, token, account) {
             (Ruling::Grant { node, program }, Some(user), Some((secret, token)), Some(account)) => {
                 let (entry, pool) = (program.entry(&asked.uid), token.pool.clone().unwrap_or_default());
                 self.record(&user, &node, &token, &entry, now).await?;
@@ -118,26 +120,6 @@ impl Provisioner {
             }
         }
         Ok(Next::Rest)
-    }
-
-    /// Reports that the cluster signs certificates of tenants' nodes for too long. A certificate cannot be revoked, and a kubelet does not ask for less.
-    async fn report_lifetime(
-        &self,
-        csr: &CertificateSigningRequest,
-        lifetime: SignedDuration,
-    ) -> Result<(), ProvisionError> {
-        if let Some(node) = request::renewing(csr)
-            && self.names().await?.1.owner(node).is_none()
-        {
-            // A node of the operator.
-            return Ok(());
-        }
-        tracing::warn!(
-            request.name = csr.name_any(),
-            lifetime.hours = lifetime.as_hours(),
-            "the certificate of a tenant's node is valid for more than 24 hours: run kube-controller-manager with --cluster-signing-duration=24h"
-        );
-        Ok(())
     }
 
     /// Lets the holder of a join token read the request that it made.
@@ -173,7 +155,8 @@ impl Provisioner {
         let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
         let standing = user.as_ref().zip(account.as_ref());
         let standing = standing.map(|(user, account)| standing_of(user, account, &status.joined, now));
-        match renewal::rule(&Asked::of(csr), node, standing.as_ref(), now) {
+        let asked = Asked::of(csr);
+        match self.limited(&asked, renewal::rule(&asked, node, standing.as_ref(), now)).await? {
             Ruling::Grant { program, .. } => {
                 if program == Program::Hub {
                     self.give_hub_token(account.as_ref().map_or(owner.as_str(), namespace)).await?;

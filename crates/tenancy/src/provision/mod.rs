@@ -13,6 +13,7 @@ mod contents;
 mod hub;
 mod joining;
 mod leaving;
+mod lifetime;
 mod namespace;
 mod nodes;
 mod pieces;

@@ -32,6 +32,24 @@ pub const DEPLOYER: &str = "longshore-deployer";
 const COUNTS: &str = "longshore-counts";
 
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
+/// Who refuses pods with rights on their node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodSecurity {
+    /// Pod Security of Kubernetes.
+    Baseline,
+    /// The policy `longshore-host-ports`, which leaves ports of nodes alone.
+    HostPorts,
+}
+
+impl PodSecurity {
+    fn level(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::HostPorts => "privileged",
+        }
+    }
+}
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Whose a namespace is.
@@ -115,12 +133,17 @@ pub fn may_be_called(workspace: &str, namespace: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || (rest.len() > 1 && rest.starts_with('-')))
 }
 
-/// The namespace itself. `account` is the one whose budgets the workspace uses.
-pub fn namespace(workspace: &Workspace, account: Option<&UserId>, name: &str) -> Namespace {
+/// The namespace itself. `account` is the one whose budgets the workspace uses, `security` the level of Pod Security.
+pub fn namespace(
+    workspace: &Workspace,
+    account: Option<&UserId>,
+    security: PodSecurity,
+    name: &str,
+) -> Namespace {
     let mut labels: BTreeMap<String, String> = [
         (WORKSPACE.to_owned(), workspace.name_any()),
         (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
-        (POD_SECURITY.to_owned(), "baseline".to_owned()),
+        (POD_SECURITY.to_owned(), security.level().to_owned()),
     ]
     .into();
     if !workspace.spec.owner.is_empty() {
@@ -314,8 +337,13 @@ mod tests {
     #[test]
     fn what_a_namespace_begins_with() {
         let hard = [("pods".to_owned(), "50".to_owned())].into();
-        let mut text =
-            serde_norway::to_string(&namespace(&acme(), Some(&ID.parse().unwrap()), "acme")).unwrap();
+        let mut text = serde_norway::to_string(&namespace(
+            &acme(),
+            Some(&ID.parse().unwrap()),
+            PodSecurity::Baseline,
+            "acme",
+        ))
+        .unwrap();
         for piece in pieces(&acme(), "acme", &hard, false) {
             write!(text, "---\n{}", serde_norway::to_string(&piece.object).unwrap()).unwrap();
         }

@@ -14,24 +14,27 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use kube_access::queue::Next;
 use kube_types::marks::{ACCOUNT, WORKSPACE_FINALIZER};
-use kube_types::workspace::OwnedNamespace;
+use kube_types::workspace::{Allowance, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, Workspace};
 use serde_json::json;
 
 use self::report::{DeployerAction, Done, Life, Outcome, bindings_due, deployers_due, life, status};
-use super::namespace::{self, DEPLOYER, Marks, Standing, standing};
+use super::namespace::{self, DEPLOYER, Marks, PodSecurity, Standing, standing};
 use super::pieces::{Piece, PieceKind};
 use super::removal::{LeavingNamespace, gone};
 use super::seen::Pieces;
 use super::{Doing, ProvisionError, Provisioner, until};
+use crate::manifests::host_ports;
 use crate::members::bindings::tenant_bindings;
 use crate::quota::{self, Amounts};
+use crate::secrets::is_code;
 
 /// How often RoleBindings are listed and deleted again while somebody creates them.
 const BINDING_ROUNDS: usize = 5;
@@ -177,6 +180,21 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Who refuses pods with rights on their node. Without the policy, which manifests of older versions lack, it stays Pod Security.
+    async fn pod_security(&self, workspace: &Workspace) -> Result<PodSecurity, ProvisionError> {
+        if !workspace.spec.allow.contains(&Allowance::HostPorts) {
+            return Ok(PodSecurity::Baseline);
+        }
+        let bindings = self.api::<ValidatingAdmissionPolicyBinding>();
+        match bindings.get_opt(host_ports::NAME).await {
+            Ok(Some(_)) => Ok(PodSecurity::HostPorts),
+            Ok(None) => Ok(PodSecurity::Baseline),
+            // Nor do they have the right to look.
+            Err(error) if is_code(&error, 403) => Ok(PodSecurity::Baseline),
+            Err(error) => Err(error).doing(|| format!("look for the policy `{}`", host_ports::NAME)),
+        }
+    }
+
     /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
     async fn stand(
         &self,
@@ -187,7 +205,8 @@ impl Provisioner {
         let recorded = recorded(workspace, name);
         let known = self.seen.namespace(name);
         let account = self.directory.account_of_object(workspace);
-        let wanted = namespace::namespace(workspace, account.as_ref(), name);
+        let security = self.pod_security(workspace).await?;
+        let wanted = namespace::namespace(workspace, account.as_ref(), security, name);
         match standing(workspace, recorded, known.as_ref()) {
             Standing::Ours(uid) => {
                 if let Some(found) = known

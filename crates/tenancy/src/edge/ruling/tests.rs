@@ -227,7 +227,7 @@ fn every_reason_has_a_row() {
         Replayed,
         TooManyNodes,
     ];
-    // `NodeGone` is said of nodes that renew their certificate.
+    // `NodeGone` is said of nodes that renew their certificate, `SignedTooLong` of what was granted otherwise.
     for denial in all {
         assert!(ROWS.iter().any(|(.., expected)| *expected == Err(denial)), "{denial:?}");
         assert!(!denial.to_string().is_empty() && denial.reason().chars().all(char::is_alphanumeric));

@@ -26,14 +26,14 @@ pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool:
 }
 
 /// Whoever has the token, as Kubernetes knows them.
-fn joiner(world: &World, token: &JoinToken) -> kube::Client {
+pub(super) fn joiner(world: &World, token: &JoinToken) -> kube::Client {
     let group = token::group(&token.owner);
     let groups = ["system:bootstrappers", JOINERS, &group, "system:authenticated"];
     world.of(&format!("system:bootstrap:{}", token.id), &groups)
 }
 
 /// What a kubelet sends; `organization` as it should be is `system:nodes`.
-fn request(node: &str, organization: Option<&str>) -> String {
+pub(super) fn request(node: &str, organization: Option<&str>) -> String {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("system:node:{node}"));
     if let Some(organization) = organization {
@@ -62,7 +62,7 @@ pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str)
     ask_as(joiner(world, token), KUBELET, name, pem).await;
 }
 
-async fn ask_as(client: kube::Client, signer: &str, name: &str, pem: &str) {
+pub(super) async fn ask_as(client: kube::Client, signer: &str, name: &str, pem: &str) {
     try_ask_as(client, signer, name, pem).await.unwrap();
 }
 
@@ -89,13 +89,13 @@ pub(super) async fn ask_for(world: &World, token: &JoinToken, node: &str) {
 }
 
 /// What was said to a request.
-async fn answer(world: &World, name: &str) -> Option<String> {
+pub(super) async fn answer(world: &World, name: &str) -> Option<String> {
     let csr: CertificateSigningRequest = get(world, name).await?;
     let said = csr.status?.conditions?.into_iter().find(|said| said.type_ != "Failed")?;
     Some(format!("{} {}", said.type_, said.reason?))
 }
 
-fn kubelet(world: &World, node: &str) -> kube::Client {
+pub(super) fn kubelet(world: &World, node: &str) -> kube::Client {
     world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"])
 }
 
@@ -154,7 +154,7 @@ pub(super) fn marks_of(node: &Node) -> (Option<String>, Option<String>) {
 }
 
 /// Two accounts that are ready, with so many nodes each.
-async fn two(world: &World, clock: &HeldClock, nodes: i64) {
+pub(super) async fn two(world: &World, clock: &HeldClock, nodes: i64) {
     for (name, id) in [("ana", ID), ("ben", OTHER)] {
         let mut user = user(name, Some(id));
         (user.spec.max_node_num, user.spec.valid_period) = (nodes, 7);
@@ -165,7 +165,7 @@ async fn two(world: &World, clock: &HeldClock, nodes: i64) {
 }
 
 /// Without a fault; what goes wrong is told with the test that fails.
-async fn run_until(
+pub(super) async fn run_until(
     world: &World,
     clock: &HeldClock,
     what: &str,
@@ -408,7 +408,7 @@ async fn older_node_keeps_its_name_and_a_full_registry_keeps_no_machine_away() {
     );
 }
 
-async fn create_in(world: &World, map: &ConfigMap) {
+pub(super) async fn create_in(world: &World, map: &ConfigMap) {
     crate::edge::names::api(world.admin()).create(&PostParams::default(), map).await.unwrap();
 }
 

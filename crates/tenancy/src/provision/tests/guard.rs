@@ -278,20 +278,105 @@ async fn workspace_claims_priority_ports_addresses_and_open_networks() {
     }
     let allow: Vec<&str> =
         kube_types::workspace::Allowance::ALL.iter().map(|allowance| allowance.as_str()).collect();
-    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": allow}})).await;
+    // A new workspace has no load balancers.
+    let quota = json!({"services.loadbalancers": "5", "services.nodeports": "5"});
+    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": allow, "quota": quota}})).await;
+    let quotas: Api<ResourceQuota> = Api::namespaced(world.admin(), "acme");
     let labelled = async || {
+        let hard = quotas.get("longshore").await.unwrap().status?.hard?;
         let acme: Namespace = get(&world, "acme").await?;
         let all = kube_types::workspace::Allowance::ALL;
-        all.iter().all(|allowance| acme.labels().contains_key(allowance.label())).then_some(())
+        let is_labelled = all.iter().all(|allowance| acme.labels().contains_key(allowance.label()));
+        (is_labelled && hard.get("services.loadbalancers")?.0 == "5").then_some(())
     };
     until_reached(&world, &Fault::none(), &HeldClock::new(), "labelled", labelled).await;
     for (name, (kind, version, spec), expected) in &rows {
         if expected.is_some() {
-            let is = created(&client, name, kind, version, spec).await;
-            assert!(
-                is.is_ok() || is.as_ref().is_err_and(|why| why.contains("PodSecurity")),
-                "{name}: {is:?}"
-            );
+            assert_eq!(created(&client, name, kind, version, spec).await, Ok(()), "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn workspace_that_is_allowed_host_ports_takes_over_its_nodes() {
+    let world = stage().await;
+    let (_, client) = tenants(&world).remove(0);
+    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": ["hostPorts"]}})).await;
+    let level = async |level: &str| {
+        let acme: Namespace = get(&world, "acme").await?;
+        (acme.labels()["pod-security.kubernetes.io/enforce"] == level).then_some(())
+    };
+    let (fault, clock) = (Fault::none(), HeldClock::new());
+    until_reached(&world, &fault, &clock, "allowed", async || level("privileged").await).await;
+    let with = |container: Value, extra: Value| {
+        let mut spec = json!({"containers": [{"name": "a", "image": "a"}]});
+        spec["containers"][0].as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+        spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        spec
+    };
+    let container = |security: Value| with(json!({"securityContext": security}), json!({}));
+    let pod = |security: Value| with(json!({}), json!({"securityContext": security}));
+    let init = |security: Value| {
+        with(json!({}), json!({"initContainers": [{"name": "i", "image": "a", "securityContext": security}]}))
+    };
+    let none = || json!({});
+    #[rustfmt::skip]
+    let rows = [
+        ("port",           with(json!({"ports": [{"containerPort": 80, "hostPort": 8080}]}), none()), None),
+        ("default-caps",   container(json!({"capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}})), None),
+        ("profiles",       pod(json!({"seccompProfile": {"type": "RuntimeDefault"}, "appArmorProfile": {"type": "RuntimeDefault"},
+                                      "seLinuxOptions": {"type": "container_t"}, "sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]})), None),
+        ("volume",         with(none(), json!({"volumes": [{"name": "v", "emptyDir": {}}]})), None),
+        ("probe",          with(json!({"livenessProbe": {"httpGet": {"port": 80}}}), none()), None),
+        ("network",        with(none(), json!({"hostNetwork": true})), Some("of its node")),
+        ("pid",            with(none(), json!({"hostPID": true})), Some("namespaces of its node")),
+        ("ipc",            with(none(), json!({"hostIPC": true})), Some("namespaces of its node")),
+        ("privileged",     container(json!({"privileged": true})), Some("privileged containers")),
+        ("privileged-init", init(json!({"privileged": true})), Some("privileged containers")),
+        ("caps",           container(json!({"capabilities": {"add": ["SYS_ADMIN"]}})), Some("capabilities")),
+        ("all-caps",       init(json!({"capabilities": {"add": ["ALL"]}})), Some("capabilities")),
+        ("path",           with(none(), json!({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]})), Some("hostPath")),
+        ("proc",           with(json!({"securityContext": {"procMount": "Unmasked"}}), json!({"hostUsers": false})), Some("procMount but")),
+        ("seccomp",        pod(json!({"seccompProfile": {"type": "Unconfined"}})), Some("seccomp")),
+        ("seccomp-one",    container(json!({"seccompProfile": {"type": "Unconfined"}})), Some("seccomp")),
+        ("apparmor",       container(json!({"appArmorProfile": {"type": "Unconfined"}})), Some("AppArmor")),
+        ("selinux",        pod(json!({"seLinuxOptions": {"type": "spc_t"}})), Some("SELinux")),
+        ("selinux-role",   container(json!({"seLinuxOptions": {"role": "x"}})), Some("SELinux")),
+        ("sysctl",         pod(json!({"sysctls": [{"name": "kernel.msgmax", "value": "1"}]})), Some("sysctls")),
+        ("windows",        pod(json!({"windowsOptions": {"hostProcess": true}})), Some("")),
+        ("probed",         with(json!({"livenessProbe": {"httpGet": {"port": 80, "host": "169.254.169.254"}}}), none()), Some("probes")),
+        ("hook",           with(json!({"lifecycle": {"preStop": {"tcpSocket": {"port": 80, "host": "10.0.0.1"}}}}), none()), Some("probes")),
+    ];
+    for (name, spec, expected) in &rows {
+        match (created(&client, name, "Pod", "v1", spec).await, expected) {
+            (Ok(()), None) => {}
+            (Err(message), Some(words)) => assert!(message.contains(words), "{name}: {message}"),
+            (is, expected) => panic!("{name}: {is:?}, not {expected:?}"),
+        }
+    }
+    // Containers that are added later are held to the same.
+    let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin(), "acme");
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "a", "securityContext": {"privileged": true}}]}});
+    let debugged =
+        pods.patch_ephemeral_containers("port", &PatchParams::default(), &Patch::Strategic(debug)).await;
+    match debugged {
+        Err(kube::Error::Api(status)) => {
+            assert!(status.message.contains("privileged containers"), "{status:?}")
+        }
+        other => panic!("{other:?}"),
+    }
+    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": []}})).await;
+    until_reached(&world, &fault, &clock, "not allowed", async || level("baseline").await).await;
+
+    // Manifests of an older version have no such policy: Pod Security stays.
+    let bindings: Api<k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding> =
+        Api::all(world.admin());
+    bindings.delete("longshore-host-ports", &DeleteParams::default()).await.unwrap();
+    patch::<Workspace>(&world, "acme", json!({"spec": {"allow": ["hostPorts"]}})).await;
+    let labelled = async || {
+        let acme: Namespace = get(&world, "acme").await?;
+        acme.labels().contains_key("allow.longshore.dev/host-ports").then_some(())
+    };
+    until_reached(&world, &fault, &clock, "labelled", labelled).await;
+    level("baseline").await.expect("a namespace without Pod Security and without the policy");
 }

@@ -1,5 +1,6 @@
 //! The controllers, over an embedded cluster on which the platform has exactly the rights of its own manifests.
 
+mod certificates;
 mod contents;
 mod edge;
 mod faults;

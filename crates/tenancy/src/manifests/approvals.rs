@@ -1,0 +1,80 @@
+//! Policies for the approval of certificate requests: only the platform approves those of tenants' nodes and of join tokens.
+//!
+//! kubeadm binds `system:certificates.k8s.io:certificatesigningrequests:selfnodeclient` to the group `system:nodes`, by which
+//! kube-controller-manager approves the renewals of every node: a tenant's node would renew its certificate for ever, also after its account is
+//! gone. The controller asks for the rights of the requester, not for a policy, so the approval itself is refused.
+//!
+//! `longshore-tenant-node-approvals`: client certificates of tenants' nodes and of join tokens are approved by the platform or by an administrator
+//! of the cluster. `longshore-older-node-approvals` is its twin for nodes whose names have no prefix. Serving certificates, which the
+//! platform does not decide on, are left to whoever approves them.
+
+use kube_types::SYSTEM_NAMESPACE;
+use serde_json::{Value, json};
+
+use super::PLATFORM;
+use super::nodes::{SERVING, TENANTS_NODE, of_tenants, older_policy, policy, tenant_by_params};
+use crate::edge::token::JOINERS;
+
+/// Groups of the administrators of a cluster.
+const ADMINISTRATORS: [&str; 2] = ["system:masters", "kubeadm:cluster-admins"];
+
+/// The policies, each with its binding.
+pub(super) fn objects() -> Vec<Value> {
+    let requester = "oldObject.spec.username";
+    let by_name = format!(
+        "{requester}.matches('{TENANTS_NODE}') || \
+         (has(oldObject.spec.groups) && '{JOINERS}' in oldObject.spec.groups)"
+    );
+    let by_params = format!("{requester}.startsWith('system:node:')");
+    let mut all = Vec::new();
+    all.extend(policy(
+        "longshore-tenant-node-approvals",
+        &rules(),
+        &conditions("of-a-tenants-machine", &by_name),
+        &json!([]),
+        &approved(),
+    ));
+    all.extend(older_policy(
+        "longshore-older-node-approvals",
+        &rules(),
+        &conditions("of-a-node", &by_params),
+        &tenant_by_params(requester),
+        &of_tenants(approved()),
+    ));
+    all
+}
+
+fn rules() -> Value {
+    json!([{
+        "apiGroups": ["certificates.k8s.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+        "resources": ["certificatesigningrequests/approval"], "scope": "Cluster",
+    }])
+}
+
+/// The stored request decides, because an approval changes nothing of its `spec`.
+fn conditions(name: &str, requested: &str) -> Value {
+    let has = |object: &str| {
+        format!(
+            "(has({object}.status) && has({object}.status.conditions) && \
+             {object}.status.conditions.exists(condition, condition.type == 'Approved'))"
+        )
+    };
+    json!([
+        { "name": "approves", "expression": format!("{} && !{}", has("object"), has("oldObject")) },
+        { "name": "a-client-certificate", "expression": format!("oldObject.spec.signerName != '{SERVING}'") },
+        { "name": name, "expression": requested },
+    ])
+}
+
+fn approved() -> Value {
+    let administrator = ADMINISTRATORS.map(|group| format!("'{group}' in request.userInfo.groups"));
+    json!([{
+        "expression": format!(
+            "request.userInfo.username == 'system:serviceaccount:{SYSTEM_NAMESPACE}:{PLATFORM}' || \
+             (has(request.userInfo.groups) && ({}))",
+            administrator.join(" || ")
+        ),
+        "message": "this is a request of a tenant's node: only Longshore approves it, for as long as its account is open",
+        "reason": "Forbidden",
+    }])
+}
