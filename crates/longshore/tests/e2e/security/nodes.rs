@@ -15,13 +15,15 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use crate::console::Visitor;
-use crate::edge::Script;
+use crate::edge::{Script, assert_ends_within_a_day};
 use crate::nodes::client;
 use crate::platform::until;
 use crate::program::Server;
 use crate::target::Cluster;
 
 const TENANT: &str = "openyurt/tenant";
+/// Seconds.
+const DAY: i32 = 86_400;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// A certificate request of a kubelet and its key, both in PEM.
@@ -34,6 +36,19 @@ pub(super) fn kubelet_request(node: &str) -> (String, String) {
     (params.serialize_request(&key).unwrap().pem().unwrap(), key.serialize_pem())
 }
 
+/// A kubelet's request for the certificate of a node, and its key in PEM. Real kubelets ask for no lifetime.
+pub(super) fn kubelet_csr(
+    name: &str,
+    node: &str,
+    seconds: Option<i32>,
+) -> (CertificateSigningRequest, String) {
+    let (request, key) = kubelet_request(node);
+    let csr = json!({"metadata": {"name": name}, "spec": {
+        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet", "expirationSeconds": seconds}});
+    (serde_json::from_value(csr).unwrap(), key)
+}
+
 /// Requests a kubelet's certificate with a join token. Returns the decision (`Approved Joined`), and key and certificate if approved.
 pub(super) async fn request_certificate(
     cluster: &Cluster,
@@ -42,15 +57,11 @@ pub(super) async fn request_certificate(
 ) -> (String, Option<Value>) {
     let authority = certificate_authority(cluster);
     let joiner = client(&script.server, &authority, &json!({"token": script.token})).await;
-    let (request, key) = kubelet_request(node);
-    let name = format!("security-{node}-{}", script.token_id());
+    let (csr, key) = kubelet_csr(&format!("security-{node}-{}", script.token_id()), node, Some(DAY));
+    let name = csr.metadata.name.clone().unwrap();
     cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
     cluster.removes(format!("/api/v1/nodes/{node}"));
-    let csr = json!({"metadata": {"name": name}, "spec": {
-        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
-        "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
     let csrs: Api<CertificateSigningRequest> = Api::all(joiner);
-    let csr: CertificateSigningRequest = serde_json::from_value(csr).unwrap();
     // A real API server learns of a new join token from a watch, so that the first attempts may be answered by 401.
     until("the API server accepts the join token", async || {
         match csrs.create(&PostParams::default(), &csr).await {
@@ -68,7 +79,9 @@ pub(super) async fn request_certificate(
         if condition.type_ == "Denied" {
             return Some((decision, None));
         }
-        let certificate = STANDARD.encode(status.certificate?.0);
+        let certificate = status.certificate?.0;
+        assert_ends_within_a_day(&certificate);
+        let certificate = STANDARD.encode(certificate);
         let user = json!({"client-certificate-data": certificate, "client-key-data": STANDARD.encode(&key)});
         Some((decision, Some(user)))
     })

@@ -332,8 +332,8 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
         };
         assert_eq!(answer.code, 403, "{name}: {}", answer.text);
         // Pod Security comes before the policies and refuses ports of nodes in its own words.
-        let is_told = answer.text.contains("spec.allow") || answer.text.contains("PodSecurity");
-        assert!(answer.text.contains(words) && is_told, "{name}: {}", answer.text);
+        let by = if name == "port-pod" { "PodSecurity" } else { "spec.allow" };
+        assert!(answer.text.contains(words) && answer.text.contains(by), "{name}: {}", answer.text);
     }
     let allow =
         ["systemPriorityClasses", "hostPorts", "externalIPs", "loadBalancerAddresses", "openNetworkPolicies"];
@@ -345,14 +345,31 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
     assert_eq!(own.code, 403, "{}", own.text);
     let allowed = with(&tenant.admin, Method::PATCH, &path, kind, allowed).await;
     assert_eq!(allowed.code, 200, "{}", allowed.text);
+    // A new workspace has no load balancers.
+    let administrator = Person::administrator(&tenant.server, &tenant.cluster).await;
+    let path = format!("workspaces/{}", tenant.space);
+    let mut quota = tenant.person.get(&path).await["quota"].clone();
+    for word in ["services.loadbalancers", "services.nodeports"] {
+        quota[word] = "5".into();
+    }
+    let set = administrator.call(Method::PUT, &format!("{path}/quota"), Some(&json!({"quota": quota}))).await;
+    assert_eq!(set.code, 200, "{}", set.text);
     for (resource, name, spec, _) in rows(&tenant.space) {
         until(&format!("{name} is allowed"), async || {
-            let answer = create(resource, name, &spec).await;
-            // Pod Security and the quota of the workspace hold on.
-            let refused_otherwise =
-                answer.text.contains("PodSecurity") || answer.text.contains("exceeded quota");
-            (answer.code == 201 || refused_otherwise).then_some(())
+            (create(resource, name, &spec).await.code == 201).then_some(())
         })
         .await;
+    }
+    // Ports of nodes are no other rights on them.
+    let privileged = json!({"securityContext": {"privileged": true}});
+    let container = merged(json!({"name": "a", "image": "registry.invalid/x"}), &privileged);
+    for spec in [
+        json!({"containers": [container]}),
+        json!({"hostNetwork": true, "containers": [{"name": "a", "image": "registry.invalid/x"}]}),
+        json!({"containers": [{"name": "a", "image": "registry.invalid/x"}],
+            "volumes": [{"name": "v", "hostPath": {"path": "/"}}]}),
+    ] {
+        let answer = create("pods", "intruder", &spec).await;
+        assert!(answer.code == 403 && answer.text.contains("cannot"), "{spec}: {}", answer.text);
     }
 }

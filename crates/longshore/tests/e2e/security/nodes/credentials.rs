@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use k8s_openapi::ByteString;
+use jiff::SignedDuration;
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Event, Namespace, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_types::User;
 use serde_json::{Value, json};
 
-use super::{Attacker, TENANT, forbidden, kubelet_request};
+use super::{Attacker, DAY, TENANT, forbidden, kubelet_csr};
 use crate::console::Visitor;
-use crate::edge::Script;
+use crate::edge::{Script, assert_ends_within_a_day, remaining};
 use crate::platform::until;
-use crate::target::{Cluster, only_on_embedded};
+use crate::target::{Cluster, Target, only_on_embedded, target};
 
 fn event(name: &str, namespace: &str, involved: &Value) -> Event {
     let mut event = json!({"metadata": {"name": name, "namespace": namespace}, "involvedObject": involved,
@@ -89,10 +89,6 @@ async fn tenants_node_reviews_tokens_and_rights_of_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_acts_on_after_its_account_was_deleted() {
-    // On other clusters the lifetime of the certificate is the bound.
-    if !only_on_embedded() {
-        return;
-    }
     let (cluster, server) = Cluster::with_platform().await;
     let attacker = Attacker::join(&server, &cluster).await;
     attacker.report_ready().await;
@@ -103,16 +99,63 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
     users.delete(&account, &DeleteParams::default()).await.unwrap();
     until("the account is gone", async || users.get_opt(&account).await.unwrap().is_none().then_some(()))
         .await;
-    let nodes: Api<Node> = Api::all(attacker.node.clone());
-    forbidden("its Node", nodes.get_opt(&attacker.name).await);
     forbidden("a new Node", attacker.register(&attacker.untainted()).await);
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
-    let (request, _) = kubelet_request(&attacker.name);
-    let csr = json!({"metadata": {"name": "renewal"}, "spec": {
-        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
-        "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
-    let renewal = csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await;
-    forbidden("the next certificate", renewal);
+    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY));
+    let name = csr.metadata.name.clone().unwrap();
+    cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    let renewal = csrs.create(&PostParams::default(), &csr).await;
+    if matches!(target(), Target::Embedded) {
+        // Every request of the node is refused.
+        forbidden("its Node", Api::<Node>::all(attacker.node.clone()).get_opt(&attacker.name).await);
+        forbidden("the next certificate", renewal);
+        return;
+    }
+    // A real cluster knows nothing of accounts: its controller may approve the request of every node, but for the policy.
+    renewal.unwrap();
+    let requests: Api<CertificateSigningRequest> = Api::all(attacker.admin.clone());
+    let decided = async || {
+        let status = requests.get(&name).await.unwrap().status?;
+        assert_eq!(status.certificate, None, "a certificate for a node whose account is gone");
+        status.conditions?.into_iter().next()
+    };
+    let condition = until("the request is decided", decided).await;
+    let reason = condition.reason.unwrap_or_default();
+    assert_eq!((condition.type_.as_str(), reason.as_str()), ("Denied", "AccountClosed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_asks_for_no_lifetime_to_get_certificates_of_a_year() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = Attacker::join(&server, &cluster).await;
+    attacker.report_ready().await;
+    cluster.removes("/api/v1/namespaces/longshore-system/configmaps/node-certificates".to_owned());
+    let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
+    let ask = async |number: u8, seconds: Option<i32>| {
+        let (csr, _) = kubelet_csr(&format!("year-{number}-{}", attacker.name), &attacker.name, seconds);
+        let name = csr.metadata.name.clone().unwrap();
+        cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+        csrs.create(&PostParams::default(), &csr).await.unwrap();
+        until("it is decided", async || {
+            let status = csrs.get(&name).await.unwrap().status?;
+            let reason = status.conditions?.into_iter().next()?.reason?;
+            let certificate = status.certificate.map(|certificate| certificate.0);
+            (certificate.is_some() || reason != "Renewed").then_some((reason, certificate))
+        })
+        .await
+    };
+    let (reason, first) = ask(0, None).await;
+    assert_eq!(reason, "Renewed");
+    if remaining(&first.unwrap()) <= SignedDuration::from_hours(25) {
+        // The cluster limits the lifetime itself, as the embedded one does.
+        return;
+    }
+    let maps: Api<ConfigMap> = Api::namespaced(attacker.admin.clone(), "longshore-system");
+    until("it is recorded", async || maps.get_opt("node-certificates").await.unwrap()).await;
+    assert_eq!(ask(1, None).await, ("SignedTooLong".to_owned(), None));
+    let (reason, certificate) = ask(2, Some(DAY)).await;
+    assert_eq!(reason, "Renewed");
+    assert_ends_within_a_day(&certificate.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,11 +181,8 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
     let refused = attacker.register(&serde_json::from_value(tainted).unwrap()).await;
     assert!(forbidden("its Node again", refused).contains("the Node of this name is gone"));
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
-    let (request, _) = kubelet_request(&attacker.name);
-    let csr = json!({"metadata": {"name": format!("renewal-{}", attacker.name)}, "spec": {
-        "request": ByteString(request.into_bytes()), "usages": ["digital signature", "client auth"],
-        "signerName": "kubernetes.io/kube-apiserver-client-kubelet"}});
-    let renewal = csrs.create(&PostParams::default(), &serde_json::from_value(csr).unwrap()).await;
+    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY));
+    let renewal = csrs.create(&PostParams::default(), &csr).await;
     forbidden("the next certificate", renewal);
 
     // Another machine takes the name, by another token. Certificates tell seconds apart.

@@ -171,3 +171,35 @@ async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
     forbidden("all EndpointSlices", slices);
     drop(pods.delete("own", &DeleteParams::default().grace_period(0)).await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_pods_stay_on_a_node_that_becomes_a_tenants() {
+    let (cluster, _server) = Cluster::with_platform().await;
+    let admin = cluster.client().await;
+    let node = format!("z-{}", cluster.namespace);
+    operators_node(&cluster, &node, &cluster.namespace).await;
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), &cluster.namespace);
+    let (params, tenant) = (PostParams::default(), "uaaaaaaaaaa");
+    let foreign = foreign_pod("foreign", &json!({"nodeName": node, "terminationGracePeriodSeconds": 0}));
+    let tolerations = json!([{"key": TENANT, "value": tenant}]);
+    let own = foreign_pod(
+        "own",
+        &json!({"nodeName": node, "terminationGracePeriodSeconds": 0, "tolerations": tolerations}),
+    );
+    for pod in [&foreign, &own] {
+        until("the namespace takes pods", async || pods.create(&params, pod).await.ok()).await;
+    }
+    assert!(is_on(&pods.get("foreign").await.unwrap(), &node));
+    let taint = |effect: &str| json!({"key": TENANT, "value": tenant, "effect": effect});
+    let taints = json!({"spec": {"taints": [taint("NoSchedule"), taint("NoExecute")]}});
+    let nodes: Api<Node> = Api::all(admin);
+    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(taints)).await.unwrap();
+    until("the foreign pod is evicted", async || {
+        let found = pods.get_opt("foreign").await.unwrap();
+        found.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(())
+    })
+    .await;
+    let own = pods.get("own").await.unwrap();
+    assert_eq!(own.metadata.deletion_timestamp, None, "the tenant's own pod tolerates the taint");
+    drop(pods.delete("own", &DeleteParams::default().grace_period(0)).await);
+}
