@@ -13,6 +13,7 @@ use futures::FutureExt;
 use tokio::time::{Instant, sleep};
 
 use crate::call;
+use crate::compute::{self, are_large};
 use crate::error::{ApplyError, Failure, Why};
 use crate::object::{Id, Object};
 use crate::order;
@@ -118,7 +119,9 @@ pub async fn look(
     options: &Options,
 ) -> Result<Looked, ApplyError> {
     let wanted = target.place(after).await.map_err(ApplyError::before_any_write)?;
-    let wanted = last_of_each(marked(wanted, options.ownership.as_ref()));
+    let large = are_large(after.iter().map(Object::value));
+    let ownership = options.ownership.clone();
+    let wanted = compute::run(large, move || last_of_each(marked(wanted, ownership.as_ref()))).await;
     let former: HashMap<Id, Placed> =
         target.place_former(before).into_iter().map(|placed| (placed.id(), placed)).collect();
     let works = look_at_all(target, wanted, &former, options).await.map_err(ApplyError::before_any_write)?;

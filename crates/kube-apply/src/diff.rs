@@ -128,7 +128,7 @@ fn difference(
 }
 
 impl Change {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.path.len()
             + [&self.before, &self.after].into_iter().flatten().map(bytes).sum::<usize>()

@@ -4,12 +4,14 @@
 //! Fields that are to be ignored are left as they are, when they are looked at and when the rest is put right.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use crate::apply::{Applied, marked};
 use crate::call::{self, Mode};
+use crate::compute::{self, are_large};
 use crate::diff::{Change, compare};
 use crate::error::{ApplyError, Failure};
 use crate::mask::Mask;
@@ -42,6 +44,13 @@ pub struct Drift {
     patch: Option<Value>,
 }
 
+impl Drift {
+    /// About what its changes take.
+    pub fn bytes(&self) -> usize {
+        self.changes.iter().flatten().map(Change::bytes).fold(0, usize::saturating_add)
+    }
+}
+
 /// Names and places only.
 impl fmt::Debug for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,8 +79,11 @@ pub async fn find(
     sensitive: &[String],
 ) -> Result<Vec<Drift>, Vec<Failure>> {
     let watched: Vec<Object> = objects.iter().filter(|object| is_watched(object)).cloned().collect();
-    let placed = marked(target.place(&watched).await?, Some(ownership));
-    let mask = Mask::new(objects, sensitive);
+    let large = are_large(objects.iter().map(Object::value));
+    let (placed, ownership) = (target.place(&watched).await?, ownership.clone());
+    let (objects, sensitive) = (objects.to_vec(), sensitive.to_vec());
+    let prepare = move || (marked(placed, Some(&ownership)), Arc::new(Mask::new(&objects, &sensitive)));
+    let (placed, mask) = compute::run(large, prepare).await;
     let looks = placed.into_iter().map(|placed| look(target, placed, ignored, &mask).boxed());
     let answers = call::all(looks.collect()).await;
     let (mut drifts, mut failures) = (Vec::new(), Vec::new());
@@ -93,7 +105,7 @@ async fn look(
     target: &Target,
     placed: Placed,
     ignored: &Ignored<'_>,
-    mask: &Mask,
+    mask: &Arc<Mask>,
 ) -> Result<Option<Drift>, Failure> {
     let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
     let live = call::get(target.client_for(&placed), &placed).await.map_err(|error| failed(&error))?;
@@ -101,14 +113,21 @@ async fn look(
     let Some(live) = live else { return Ok(Some(Drift { id, changes: None, placed, patch: None })) };
     let wanted = call::apply(target.client_for(&placed), &placed, true, CHECK).await;
     let wanted = wanted.map_err(|error| failed(&error))?;
+    let (large, pointers, mask) = (are_large([&live, &wanted]), ignored(&placed.object), mask.clone());
+    let found = compute::run(large, move || changes(live, wanted, &pointers, &mask)).await;
+    Ok(found.map(|(changes, patch)| Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
+}
+
+/// What differs, masked, and the patch that makes `wanted` of `live`.
+fn changes(live: Value, wanted: Value, ignored: &[String], mask: &Mask) -> Option<(Vec<Change>, Value)> {
     let (live, mut wanted) = (stable(live), stable(wanted));
-    for pointer in ignored(&placed.object) {
-        leave(&mut wanted, &live, &pointer);
+    for pointer in ignored {
+        leave(&mut wanted, &live, pointer);
     }
-    let Some(patch) = difference(&live, &wanted) else { return Ok(None) };
+    let patch = difference(&live, &wanted)?;
     let (before, after) = mask.pair(Some(&live), Some(&wanted));
     let (changes, _) = compare(before.as_ref(), after.as_ref(), MOST_CHANGES);
-    Ok(Some(Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
+    Some((changes, patch))
 }
 
 /// An object without what the cluster keeps about it.

@@ -8,6 +8,7 @@
 
 pub mod apply;
 mod call;
+mod compute;
 pub mod diff;
 pub mod discovery;
 pub mod drift;

@@ -70,25 +70,18 @@ fn merge_maps(
     live: &Map<String, Value>,
     place: Place<'_>,
 ) -> Value {
-    let mut merged = live.clone();
-    for key in last.keys().filter(|key| !new.contains_key(*key)) {
-        merged.remove(key);
-    }
-    for (key, value) in new {
-        // A null says that the field is not wanted, whoever set it.
-        if value.is_null() {
-            merged.remove(key);
-            continue;
-        }
+    // One of several: another choice takes the fields of the former one with it. Defaults are filled in again.
+    let retain = matches!(place.how, How::Retain | How::ByRetaining(_));
+    let stays = |key: &str| !retain && !new.contains_key(key) && !last.contains_key(key);
+    let others = live.iter().filter(|(key, _)| stays(key));
+    let mut merged: Map<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+    // A null says that the field is not wanted, whoever set it.
+    for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
         let below = match live.get(key) {
             Some(there) => merge(last.get(key).unwrap_or(&Value::Null), value, there, place.below(key)),
             None => without_nulls(value),
         };
         merged.insert(key.clone(), below);
-    }
-    // One of several: another choice takes the fields of the former one with it. Defaults are filled in again.
-    if matches!(place.how, How::Retain | How::ByRetaining(_)) {
-        merged.retain(|key, _| new.contains_key(key));
     }
     Value::Object(merged)
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use domain::Kind;
 use domain::names::{check_label, check_name};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::remove::POLICY;
 
 /// A manifest, cheap to clone.
 #[derive(Clone, PartialEq)]
@@ -71,6 +73,22 @@ impl Object {
         let object = Self::from_value(value)
             .map_err(|error| ParseError { source_file: self.source.clone(), ..error })?;
         Ok(object.with_source(self.source.clone()))
+    }
+
+    /// The same with nothing but what says which object it is, and whether it stays when its release goes.
+    #[must_use]
+    pub fn without_content(&self) -> Self {
+        let mut value = json!({"apiVersion": self.api_version(), "kind": self.kind(), "metadata": {}});
+        let metadata = &mut value["metadata"];
+        for field in ["name", "generateName", "namespace"] {
+            if let Some(text) = self.value["metadata"][field].as_str() {
+                metadata[field] = text.into();
+            }
+        }
+        if let Some(policy) = self.annotation(POLICY) {
+            metadata["annotations"] = json!({POLICY: policy});
+        }
+        Self { value: Arc::new(value), source: self.source.clone() }
     }
 
     pub fn value(&self) -> &Value {

@@ -14,7 +14,7 @@ use crate::ready;
 use crate::target::{Placed, Target};
 use crate::tell::{Step, Tell};
 
-const POLICY: &str = "helm.sh/resource-policy";
+pub(crate) const POLICY: &str = "helm.sh/resource-policy";
 const KEEP: &str = "keep";
 
 /// How objects are taken away.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::apply::{Options, Way};
 use crate::call::{self, Mode};
+use crate::compute::{self, are_large};
 use crate::managers;
 use crate::merge::{difference, three_way};
 use crate::object::Object;
@@ -60,7 +61,7 @@ pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Re
         // What was not wanted before is merged as if it had been: nothing goes that others put there.
         (Way::ThreeWay, Some(found)) => {
             let last = last.as_ref().unwrap_or(&placed.object);
-            merge(client, placed, last.value(), found, mode).await
+            merge(client, placed, last, found, mode).await
         }
     }
 }
@@ -81,7 +82,7 @@ async fn create_or_merge(
     match found.zip(options.ownership.as_ref()) {
         Some((found, owner)) if owner.complaint(&found).is_none() => {
             let last = last.as_ref().unwrap_or(&placed.object);
-            merge(client, placed, last.value(), &found, mode).await
+            merge(client, placed, last, &found, mode).await
         }
         _ => Err(refused),
     }
@@ -131,14 +132,21 @@ async fn upgrade_managers(
 async fn merge(
     client: &Client,
     placed: &Placed,
-    last: &Value,
+    last: &Object,
     found: &Value,
     mode: Mode,
 ) -> Result<Outcome, kube::Error> {
     let mut live = found.clone();
     for race in 1.. {
-        let wanted = three_way(last, placed.object.value(), &live);
-        let Some(mut patch) = difference(&live, &wanted) else { return Ok(Outcome::Unchanged) };
+        let (last, new) = (last.clone(), placed.object.clone());
+        let large = are_large([last.value(), new.value(), &live]);
+        let merged = compute::run(large, move || {
+            let wanted = three_way(last.value(), new.value(), &live);
+            (difference(&live, &wanted), live)
+        });
+        let (patch, read) = merged.await;
+        live = read;
+        let Some(mut patch) = patch else { return Ok(Outcome::Unchanged) };
         // Lists are sent whole, so nobody may have changed them meanwhile.
         patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
         match call::merge(client, placed, &patch, mode).await {

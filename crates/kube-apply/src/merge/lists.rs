@@ -1,4 +1,6 @@
-//! Lists whose items are known by a field, and lists of words.
+//! Lists whose items are known by a field, and lists of words. Merging takes linear time.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -7,34 +9,47 @@ use super::merge;
 
 /// Items with the same key are one item. Those that only the cluster has stay, where they stood among the others.
 pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], place: Place<'_>) -> Value {
-    if ![last, new, live].into_iter().all(|list| is_keyed(key, list)) {
+    let places = [last, new, live].map(|list| places_by_key(key, list));
+    let [Some(lasts), Some(news), Some(lives)] = &places else {
         return new.to_vec().into();
-    }
-    let find = |list: &'_ [Value], name: &Value| list.iter().position(|item| item[key] == *name);
+    };
     let nothing = Value::Null;
     let wanted = new.iter().map(|item| {
-        let there = find(live, &item[key]).map_or(&nothing, |at| &live[at]);
-        let before = find(last, &item[key]).map_or(&nothing, |at| &last[at]);
-        (find(live, &item[key]), merge(before, item, there, place.item()))
+        let place_live = lives.get(&item[key]).copied();
+        let there = place_live.map_or(&nothing, |at| &live[at]);
+        let before = lasts.get(&item[key]).map_or(&nothing, |&at| &last[at]);
+        (place_live, merge(before, item, there, place.item()))
     });
     let wanted: Vec<_> = wanted.collect();
-    let stays = |item: &Value| find(new, &item[key]).is_none() && find(last, &item[key]).is_none();
+    let stays = |item: &Value| !news.contains_key(&item[key]) && !lasts.contains_key(&item[key]);
     let others = live.iter().enumerate().filter(|(_, item)| stays(item)).map(|(at, item)| (at, item.clone()));
     interleave(wanted, others).into()
 }
 
-/// Whether each item can be told from the others. If not (one port for two protocols) the list is as it is wanted.
-fn is_keyed(key: &str, list: &[Value]) -> bool {
-    let names: Vec<_> = list.iter().map(|item| item.get(key).unwrap_or(&Value::Null)).collect();
-    names.iter().enumerate().all(|(at, name)| !name.is_null() && !names[..at].contains(name))
+/// Where each item is, by its key; nothing if an item cannot be told from the others (one port for two protocols). Then the list is as
+/// it is wanted.
+fn places_by_key<'v>(key: &str, list: &'v [Value]) -> Option<HashMap<&'v Value, usize>> {
+    let mut places = HashMap::with_capacity(list.len());
+    for (at, item) in list.iter().enumerate() {
+        let name = item.get(key).filter(|name| !name.is_null())?;
+        if places.insert(name, at).is_some() {
+            return None;
+        }
+    }
+    Some(places)
 }
 
 /// Each word once; those that only the cluster has stay.
 pub fn merge_set(last: &[Value], new: &[Value], live: &[Value]) -> Value {
-    let wanted: Vec<_> =
-        new.iter().map(|word| (live.iter().position(|there| there == word), word.clone())).collect();
-    let stays = |word: &Value| !new.contains(word) && !last.contains(word);
-    if new.iter().all(|word| live.contains(word)) && live.iter().all(|word| new.contains(word) || stays(word))
+    let [lasts, news] = [last, new].map(|list| list.iter().collect::<HashSet<_>>());
+    let mut lives = HashMap::with_capacity(live.len());
+    for (at, word) in live.iter().enumerate() {
+        lives.entry(word).or_insert(at);
+    }
+    let wanted: Vec<_> = new.iter().map(|word| (lives.get(word).copied(), word.clone())).collect();
+    let stays = |word: &Value| !news.contains(word) && !lasts.contains(word);
+    if new.iter().all(|word| lives.contains_key(word))
+        && live.iter().all(|word| news.contains(word) || stays(word))
     {
         return live.to_vec().into();
     }

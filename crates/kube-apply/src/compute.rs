@@ -1,0 +1,91 @@
+//! Work on large objects, on threads of its own: the async workers answer others meanwhile.
+
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::LazyLock;
+use std::thread::available_parallelism;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+
+/// Values and bytes of texts up to which objects are worked on at once, which takes about a millisecond.
+const INLINE_VALUES: usize = 4 << 10;
+const INLINE_BYTES: usize = 256 << 10;
+
+/// As much at once as there are processors.
+static SLOTS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(2, NonZero::get)));
+
+/// Does `work`: at once, or on a blocking thread where it is `large`. Dropping the future does not stop work that has begun.
+pub(crate) async fn run<T: Send + 'static>(large: bool, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if !large {
+        return work();
+    }
+    let slot = SLOTS.acquire().await.expect("the semaphore is never closed");
+    let done = spawn_blocking(move || {
+        let _slot = slot;
+        work()
+    });
+    match done.await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(error) => unreachable!("work on blocking threads is not cancelled: {error}"),
+        },
+    }
+}
+
+/// Whether objects together are worth a thread. Looks at no more than that takes.
+pub(crate) fn are_large<'v>(objects: impl IntoIterator<Item = &'v Value>) -> bool {
+    let mut left = Left { values: INLINE_VALUES, bytes: INLINE_BYTES };
+    !objects.into_iter().all(|object| left.take(object).is_some())
+}
+
+struct Left {
+    values: usize,
+    bytes: usize,
+}
+
+impl Left {
+    fn take(&mut self, value: &Value) -> Option<()> {
+        self.values = self.values.checked_sub(1)?;
+        match value {
+            Value::String(text) => self.take_text(text),
+            Value::Array(items) => items.iter().try_for_each(|item| self.take(item)),
+            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
+                self.take_text(key)?;
+                self.take(value)
+            }),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Some(()),
+        }
+    }
+
+    fn take_text(&mut self, text: &str) -> Option<()> {
+        self.bytes = self.bytes.checked_sub(text.len())?;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn large_objects_are_worked_on_outside_the_workers() {
+        let small = json!({"data": {"a": "b"}});
+        let long = json!({"data": {"a": "x".repeat(INLINE_BYTES)}});
+        let many: Value = (0..INLINE_VALUES).map(Value::from).collect();
+        let here = thread::current().id();
+        for (object, large) in [(&small, false), (&long, true), (&many, true)] {
+            assert_eq!(are_large([object]), large);
+            let there = run(are_large([object]), || thread::current().id()).await;
+            assert_eq!(there != here, large);
+        }
+        assert!(are_large((0..INLINE_VALUES).map(|_| &small)), "many small objects are large together");
+    }
+}
