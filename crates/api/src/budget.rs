@@ -111,18 +111,24 @@ impl Account {
         let Admitted { mut reserved, .. } = admitted;
         let Some(size) = response.body().size_hint().exact() else {
             let stream = self.governor.stream(self.level, self.flow)?;
+            // What follows is sent as it comes.
+            drop(reserved);
+            let reserved = self.reserve(BASE_BYTES)?;
             return Ok(
                 response.map(|body| Body::new(Followed { body, _stream: stream, _reserved: reserved }))
             );
+        };
+        let refused = |rejected: Rejected| {
+            let problem = Problem::from(rejected);
+            if method.is_safe() { problem } else { problem.after_the_fact() }
         };
         let needed = size.max(BASE_BYTES);
         if reserved.held() > needed {
             // A large answer that is smaller than expected.
             drop(reserved);
-            reserved = self.reserve(needed)?;
-        } else if let Err(rejected) = reserved.grow(needed.saturating_sub(reserved.held())) {
-            let problem = Problem::from(rejected);
-            return Err(if method.is_safe() { problem } else { problem.after_the_fact() });
+            reserved = self.reserve(needed).map_err(refused)?;
+        } else {
+            reserved.grow(needed.saturating_sub(reserved.held())).map_err(refused)?;
         }
         Ok(response.map(|body| Body::new(Counted { body, left: Bytes::new(), hold: Arc::new(reserved) })))
     }
@@ -274,6 +280,19 @@ mod tests {
         for _ in 0..100 {
             let admitted = actor.admit(true).await.unwrap();
             unread.push(actor.charge(Response::new(Body::from("none")), admitted, &Method::GET).unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn large_answer_that_is_followed_holds_little() {
+        let governor = governor();
+        let actor = account(&governor, [192, 0, 2, 1]);
+        let actor = Account { level: Level::Authenticated, ..actor };
+        let mut open = Vec::new();
+        for _ in 0..100 {
+            let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+            let admitted = actor.admit(true).await.unwrap();
+            open.push(actor.charge(Response::new(body), admitted, &Method::GET).unwrap());
         }
     }
 

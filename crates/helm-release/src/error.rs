@@ -10,6 +10,7 @@ use kube_apply::{ApplyError, Failure, NotReady, ParseError};
 use crate::hold::HoldError;
 use crate::record::Record;
 use crate::render::RenderError;
+use crate::render::share::WorkError;
 use crate::storage::StorageError;
 
 /// Why an act came to nothing, or to a failure.
@@ -165,6 +166,8 @@ pub enum HookError {
     Remove { path: String, failures: Vec<Failure> },
     #[error(transparent)]
     Storage(StorageError),
+    #[error("the hook cannot be parsed: {0}")]
+    Work(#[from] WorkError),
 }
 
 impl HookError {
@@ -175,6 +178,7 @@ impl HookError {
             Self::NotDone(error) => error.kind(),
             Self::Remove { failures, .. } => failures.first().map_or(Kind::Internal, Failure::kind),
             Self::Storage(error) => error.kind(),
+            Self::Work(error) => RenderError::from(*error).kind(),
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::error::HookError;
 use crate::record::{HookRecord, LastRun, Phase};
+use crate::render::share::Share;
 use crate::storage::{Storage, Stored};
 
 pub(crate) const BEFORE: &str = "before-hook-creation";
@@ -23,6 +24,8 @@ const FAILED: &str = "hook-failed";
 /// What hooks need to run.
 pub(crate) struct Hooks<'h> {
     pub storage: &'h Storage,
+    /// Parses hooks.
+    pub share: &'h Share,
     pub target: &'h Target,
     pub clock: &'h dyn Clock,
     pub way: Way,
@@ -60,7 +63,7 @@ impl Hooks<'_> {
         }
         let hook = stored.record.hooks[at].clone();
         self.remove_by(&hook, BEFORE).await?;
-        let objects = objects(&hook, event)?;
+        let objects = self.parse(&hook, event.name()).await?;
 
         let begun =
             LastRun { started_at: self.clock.now().into(), phase: Phase::Running, ..LastRun::default() };
@@ -104,21 +107,19 @@ impl Hooks<'_> {
         if hook.kind == "CustomResourceDefinition" || !hook.delete_policies.iter().any(|own| own == policy) {
             return Ok(());
         }
-        let objects = Object::parse_all(&hook.manifest).map_err(|source| HookError::Manifest {
-            event: "deleted",
-            path: hook.path.clone(),
-            source,
-        })?;
+        let objects = self.parse(hook, "deleted").await?;
         let removal = Removal { wait_until: Some(Instant::now() + self.timeout), ..Removal::default() };
         let removed = remove(self.target, &objects, &removal, self.tell).await;
         removed.map_err(|error| HookError::Remove { path: hook.path.clone(), failures: error.failures })?;
         Ok(())
     }
-}
 
-fn objects(hook: &HookRecord, event: Event) -> Result<Vec<Object>, HookError> {
-    let objects = Object::parse_all(&hook.manifest);
-    objects.map_err(|source| HookError::Manifest { event: event.name(), path: hook.path.clone(), source })
+    /// The objects of a hook. A busy pool does not refuse it, because the operation is under way.
+    async fn parse(&self, hook: &HookRecord, event: &'static str) -> Result<Vec<Object>, HookError> {
+        let manifest = hook.manifest.clone();
+        let parsed = self.share.finish(manifest.len(), move || Object::parse_all(&manifest)).await?;
+        parsed.map_err(|source| HookError::Manifest { event, path: hook.path.clone(), source })
+    }
 }
 
 /// The places of the hooks that run at an event, in the order in which they do.

@@ -12,8 +12,10 @@ use domain::clock::Clock;
 use futures::future::{BoxFuture, ready};
 use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
-use kube::ResourceExt;
-use kube::runtime::events::Recorder;
+use helm_release::render::operations;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{Resource, ResourceExt};
 use kube_access::controller::{Limits, runtime};
 use kube_access::queue::{self, Next};
 use kube_access::{Change, Clients, Feed};
@@ -58,6 +60,17 @@ const REQUEST_SLOTS: Limits = Limits {
     slow_after: Duration::MAX,
     deadline: Duration::from_mins(5),
 };
+
+/// The note of the event of a reconcile that panicked.
+const PANICKED: &str =
+    "the reconcile ended with an internal error and is tried again; the log of the server has the details";
+
+/// The bytes that operations of releases hold at most together.
+pub fn operation_bytes() -> u64 {
+    let reconciles = RELEASE_SLOTS.active.saturating_add(RELEASE_SLOTS.slow);
+    let unreserved = (reconciles as u64).saturating_mul(operations::FREE_BYTES);
+    operations::BYTES.saturating_add(unreserved)
+}
 
 /// The shortest deadline of a reconcile of a release.
 const MIN_DEADLINE: Duration = Duration::from_mins(30);
@@ -128,7 +141,7 @@ impl Releases {
             requests: parts.requests.clone(),
             releases: parts.releases.clone(),
             records: Records::default(),
-            workloads: Workloads::default(),
+            workloads: Workloads::new(parts.people.clone()),
             customs: Customs::new(parts.clients.clone(), parts.helms.discovery.clone(), again.clone()),
             charts: parts.charts.clone(),
             people: parts.people.clone(),
@@ -195,11 +208,21 @@ impl Controller {
     }
 
     fn request_passed(self: Arc<Self>, name: String) -> BoxFuture<'static, Result<Next, PassError>> {
-        apart(async move { settle(self.pass_request(&name).await) })
+        let controller = self.clone();
+        let object = {
+            let name = name.clone();
+            move || Some(controller.requests.get(&name)?.object_ref(&()))
+        };
+        self.clone().apart(object, async move { settle(self.pass_request(&name).await) })
     }
 
     fn release_passed(self: Arc<Self>, key: Key) -> BoxFuture<'static, Result<Next, PassError>> {
-        apart(async move {
+        let controller = self.clone();
+        let object = {
+            let key = key.clone();
+            move || Some(controller.releases.get_in(&key.namespace, &key.name)?.object_ref(&()))
+        };
+        self.clone().apart(object, async move {
             let limit = self.deadline(&key);
             match timeout(limit, self.pass_release(&key)).await {
                 Ok(done) => settle(done),
@@ -207,6 +230,45 @@ impl Controller {
                 Err(_) => Err(PassError::Deadline(limit)),
             }
         })
+    }
+
+    /// Runs a reconcile on a task of its own, so that all cores have a share; ended with whoever waits for it. A panic is an event of
+    /// the object.
+    fn apart(
+        self: Arc<Self>,
+        object: impl FnOnce() -> Option<ObjectReference> + Send + 'static,
+        pass: impl Future<Output = Result<Next, PassError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<Next, PassError>> {
+        async move {
+            match AbortOnDropHandle::new(tokio::spawn(pass)).await {
+                Ok(done) => done,
+                Err(broken) => match broken.try_into_panic() {
+                    Ok(panic) => {
+                        if let Some(object) = object() {
+                            self.report_panic(&object).await;
+                        }
+                        // The queue counts it as the panic of this key.
+                        std::panic::resume_unwind(panic)
+                    }
+                    Err(cancelled) => Err(PassError::Broken(cancelled.to_string())),
+                },
+            }
+        }
+        .boxed()
+    }
+
+    /// Writes an event without the message of the panic, which may repeat values.
+    async fn report_panic(&self, object: &ObjectReference) {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "ReconcilePanicked".to_owned(),
+            note: Some(PANICKED.to_owned()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.events.publish(&event, object).await {
+            tracing::warn!(%error, "cannot write an event");
+        }
     }
 
     /// When a reconcile of a release is cancelled. The next one continues it, as after a crash.
@@ -243,23 +305,6 @@ fn release_tenant(people: &dyn People, namespace: &str) -> String {
     }
 }
 
-/// On a task of its own, so that all cores have a share; ended with whoever waits for it.
-fn apart(
-    pass: impl Future<Output = Result<Next, PassError>> + Send + 'static,
-) -> BoxFuture<'static, Result<Next, PassError>> {
-    async move {
-        match AbortOnDropHandle::new(tokio::spawn(pass)).await {
-            Ok(done) => done,
-            Err(broken) => match broken.try_into_panic() {
-                // The queue counts it as the panic of this key.
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => Err(PassError::Broken(cancelled.to_string())),
-            },
-        }
-    }
-    .boxed()
-}
-
 /// The release of a request, which may act as somebody else now.
 fn released(request: &HelmRequest) -> Key {
     Key::new(&request.spec.namespace, &request.spec.release_name)
@@ -285,10 +330,31 @@ fn settle(done: Result<Next, PassError>) -> Result<Next, PassError> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
     use domain::ids::WorkspaceName;
+    use k8s_openapi::api::core::v1::Event as Written;
+    use kube::api::ListParams;
+    use serde_json::json;
 
     use super::*;
     use crate::people::tests::Accounts;
+    use crate::stage::Stage;
+
+    #[tokio::test]
+    async fn panicked_reconcile_is_an_event_without_the_message_of_the_panic() {
+        let stage = Stage::new().await;
+        let release = json!({"name": "web", "source": {"package": "pkg-none"}});
+        let object = stage.write("web", release).await.unwrap().object_ref(&());
+        let controller = Arc::new(stage.releases.controller(mpsc::unbounded_channel().0));
+        let reconcile = controller.apart(move || Some(object), async { panic!("password hunter2") });
+        assert!(AssertUnwindSafe(reconcile).catch_unwind().await.is_err(), "the queue hears of it too");
+        let events = stage.of::<Written>().list(&ListParams::default()).await.unwrap().items;
+        let event = events.iter().find(|event| event.reason.as_deref() == Some("ReconcilePanicked")).unwrap();
+        assert_eq!(event.involved_object.name.as_deref(), Some("web"));
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
+        assert!(!serde_json::to_string(event).unwrap().contains("hunter2"), "{event:?}");
+    }
 
     #[test]
     fn workspaces_of_one_account_share_its_slots() {

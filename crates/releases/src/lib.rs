@@ -25,6 +25,7 @@ use kube::runtime::watcher::Config;
 use kube_access::{Clients, Feed, Sightings};
 use kube_apply::{Discovery, Reserved};
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
+pub use lead::operation_bytes;
 
 use acts::listen::Listening;
 use charts::Charts;

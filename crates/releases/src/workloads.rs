@@ -21,6 +21,7 @@ use kube_apply::ready::{State, Strategy, judge};
 use parking_lot::Mutex;
 
 use crate::key::Key;
+use crate::people::People;
 
 /// Group, version, kind, plural, and which of them are watched.
 const KINDS: &[(&str, &str, &str, &str, &str)] = &[
@@ -42,8 +43,11 @@ const RELEASE: &str = "meta.helm.sh/release-name";
 const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
 /// Clones are the same.
-#[derive(Clone, Default)]
-pub(crate) struct Workloads(Arc<Mutex<HashMap<Key, Objects>>>);
+#[derive(Clone)]
+pub(crate) struct Workloads {
+    objects: Arc<Mutex<HashMap<Key, Objects>>>,
+    people: Arc<dyn People>,
+}
 
 /// What keeps each object of a release from being ready; nothing, if it is.
 type Objects = BTreeMap<Id, Option<Arc<str>>>;
@@ -54,6 +58,11 @@ pub(crate) fn is_watched(id: &Id) -> bool {
 }
 
 impl Workloads {
+    /// `people` says whose namespaces are.
+    pub fn new(people: Arc<dyn People>) -> Self {
+        Self { objects: Arc::default(), people }
+    }
+
     /// Follows all of them; says of which release something changed. What there was is known before the first word.
     pub fn follow(&self, client: &kube::Client) -> impl Stream<Item = Key> + Send + 'static {
         let feeds: Vec<(Feed<DynamicObject>, ApiResource)> = KINDS
@@ -91,7 +100,7 @@ impl Workloads {
 
     /// What keeps each watched object of a release from being ready.
     pub fn of(&self, key: &Key) -> Objects {
-        self.0.lock().get(key).cloned().unwrap_or_default()
+        self.objects.lock().get(key).cloned().unwrap_or_default()
     }
 
     /// Enters what a watch says; answers whose object it is, if it stands otherwise than before.
@@ -101,8 +110,11 @@ impl Workloads {
             Change::Deleted(object) => (object, true),
         };
         let key = release_of(object)?;
+        if !gone && !self.may_be_of(object, &key) {
+            return None;
+        }
         let id = id_of(kind, object);
-        let mut all = self.0.lock();
+        let mut all = self.objects.lock();
         let objects = all.entry(key.clone()).or_default();
         let changed = if gone {
             objects.remove(&id).is_some()
@@ -114,6 +126,13 @@ impl Workloads {
             all.remove(&key);
         }
         changed.then_some(key)
+    }
+
+    /// Whether an object can be of that release: its annotations name any, but a workspace has no objects of releases of others. Only
+    /// administrators write into namespaces without a workspace.
+    fn may_be_of(&self, object: &DynamicObject, release: &Key) -> bool {
+        let owner = object.namespace().and_then(|namespace| self.people.workspace_of(&namespace));
+        owner.is_none_or(|owner| self.people.workspace_of(&release.namespace) == Some(owner))
     }
 }
 
@@ -162,5 +181,36 @@ fn slim(object: &mut DynamicObject) {
         for field in ["template", "volumeClaimTemplates", "containers", "initContainers", "volumes"] {
             spec.remove(field);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::people::tests::Accounts;
+
+    #[test]
+    fn object_of_another_workspace_is_not_of_the_release_that_it_names() {
+        let accounts = Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "ubbbbbbbbbb")]);
+        let workloads = Workloads::new(Arc::new(accounts));
+        let kind = resource(&KINDS[0]);
+        let deployment = |namespace: &str| -> DynamicObject {
+            let annotations = json!({NAMESPACE: "shop", RELEASE: "web"});
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "namespace": namespace, "annotations": annotations},
+                "spec": {"replicas": 1}, "status": {},
+            }))
+            .unwrap()
+        };
+        let key = Key::new("shop", "web");
+        assert_eq!(workloads.enter(&kind, &Change::Applied(deployment("blog").into())), None);
+        assert!(workloads.of(&key).is_empty(), "another tenant's object is not held for the release");
+        assert_eq!(workloads.enter(&kind, &Change::Applied(deployment("shop").into())), Some(key.clone()));
+        let of_platform = workloads.enter(&kind, &Change::Applied(deployment("kube-system").into()));
+        assert_eq!(of_platform, Some(key.clone()), "administrators' releases have objects anywhere");
+        assert_eq!(workloads.enter(&kind, &Change::Deleted(deployment("blog").into())), None);
+        assert_eq!(workloads.of(&key).len(), 2);
     }
 }

@@ -191,7 +191,8 @@ pub async fn run(
         let of_port = registry.sub_registry_with_prefix("http");
         of_port.register_collector(Box::new(GovernorCollector::new(governor.clone())));
         LostLines::register(registry);
-        let mut pools = vec![("charts", work)];
+        let mut pools =
+            vec![("charts", work), ("operations", releases.renderer().operations().pool().clone())];
         pools.extend(releases.charts().store().work(&Reader::Platform).queues());
         match &embedded {
             Some(embedded) => embedded.cluster.metrics().register_with_pools(registry, pools),

@@ -12,7 +12,14 @@ use serde_json::Value;
 
 use super::operation::Operation;
 use crate::error::Error;
-use crate::render::{PoolAdmission, ReadyChart};
+use crate::render::{PoolAdmission, ReadyChart, RenderError, ReservedBytes};
+
+/// Definitions. Their memory is reserved until they are dropped.
+#[derive(Default)]
+pub struct Definitions {
+    pub objects: Vec<Object>,
+    _reserved: Option<ReservedBytes>,
+}
 
 /// The definitions of a chart and of the subcharts that are wanted, as far as the cluster does not serve them. Mostly there
 /// are none, and then nothing is asked.
@@ -21,10 +28,11 @@ pub async fn missing(
     chart: &Arc<ReadyChart>,
     values: &Arc<Members>,
     profile: Profile,
-) -> Result<Vec<Object>, Error> {
+) -> Result<Definitions, Error> {
     if !any(chart.chart()) {
-        return Ok(Vec::new());
+        return Ok(Definitions::default());
     }
+    let reserved = operation.share().reserve_objects(bytes(chart.chart())).map_err(RenderError::from)?;
     let (chart, values) = (chart.clone(), values.clone());
     let flow = operation.helm.flow.as_deref().unwrap_or(operation.namespace);
     let read = operation.helm.renderer.run(flow, move |ticket| {
@@ -36,14 +44,15 @@ pub async fn missing(
     let mut objects = read.await.map_err(Error::Render)??;
     objects.retain(|object| !is_served(object, &operation.target.discovery));
     if objects.is_empty() {
-        return Ok(objects);
+        return Ok(Definitions::default());
     }
     let found = live(&operation.target_of_definitions(), &objects).await.map_err(|failure| Error::Crd {
         file: failure.source.clone().unwrap_or_default(),
         kind: failure.kind(),
         why: failure.to_string(),
     })?;
-    Ok(found.into_iter().filter(|live| live.value.is_none()).map(|live| live.object).collect())
+    let missing = found.into_iter().filter(|live| live.value.is_none()).map(|live| live.object);
+    Ok(Definitions { objects: missing.collect(), _reserved: reserved })
 }
 
 /// All definitions, parsed.
@@ -70,6 +79,12 @@ pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(
         let source = error.failures.first().and_then(|failure| failure.source.clone());
         Error::Crd { file: source.unwrap_or_default(), kind: error.kind(), why: error.to_string() }
     })
+}
+
+/// The text of all definitions of a chart and its subcharts.
+fn bytes(chart: &Chart) -> usize {
+    let own = chart.crds().map(|file| file.data.len());
+    own.chain(chart.dependencies.iter().map(bytes)).fold(0, usize::saturating_add)
 }
 
 fn any(chart: &Chart) -> bool {

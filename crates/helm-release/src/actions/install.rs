@@ -12,7 +12,7 @@ use super::ask::{Content, DryRun, Install, Propagation, Run, Uninstall};
 use super::crds;
 use super::operation::{Course, ExistingObjects, History, Operation};
 use super::plan::{Step, next, plan};
-use super::post_render::post_render;
+use super::post_render::{Texts, post_render};
 use crate::error::{Cause, Error};
 use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
@@ -109,7 +109,7 @@ impl Operation<'_> {
             return Ok(());
         }
         let missing = crds::missing(self, &ask.chart, &ask.values, self.helm.profile).await?;
-        if ask.skip_crds || missing.is_empty() {
+        if ask.skip_crds || missing.objects.is_empty() {
             let draft = self.draft_install(ask, 1).await?;
             let after = (&ExistingObjects::default(), &*draft.objects);
             self.look("install", &self.target, after, self.way(None).0, &draft.mask).await?;
@@ -198,7 +198,7 @@ impl Operation<'_> {
     /// Makes the definitions that are missing, once the values are known to be right and there is room.
     async fn make_crds(&self, ask: &Install<'_>, before: &ExistingObjects) -> Result<(), Error> {
         let missing = crds::missing(self, &ask.chart, &ask.values, self.helm.profile).await?;
-        if missing.is_empty() {
+        if missing.objects.is_empty() {
             return Ok(());
         }
         // Templates may ask for what is about to be defined, so what they complain of does not count yet.
@@ -209,7 +209,7 @@ impl Operation<'_> {
             ) => {}
             Err(error) => return Err(error),
         }
-        crds::make(self, &missing).await
+        crds::make(self, &missing.objects).await
     }
 
     fn what(&self, ask: &Install<'_>) -> What {
@@ -260,9 +260,12 @@ impl Operation<'_> {
     /// Lets others change what a record tells of.
     pub async fn settle(&self, mut record: Record, content: Content) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
-            let (manifest, hooks) = (&record.manifest, &record.hooks);
-            let changed = post_render(manifest, hooks, change, content, self.helm.profile).await;
-            (record.manifest, record.hooks) = changed?;
+            let texts = Texts {
+                manifest: std::mem::take(&mut record.manifest),
+                hooks: std::mem::take(&mut record.hooks),
+            };
+            let changed = post_render(texts, change, content, self.helm.profile, &self.share()).await?;
+            (record.manifest, record.hooks) = (changed.manifest, changed.hooks);
         }
         let (bytes, sensitive) = (record.bytes(), self.run.sensitive.clone());
         let draft = move || {
@@ -272,6 +275,6 @@ impl Operation<'_> {
             let mask = Mask::new(objects.iter().chain(&hooks), &sensitive);
             Ok(Draft { record, objects, mask })
         };
-        self.share().run(bytes, draft).await.map_err(RenderError::from)?
+        self.share().run_on_objects(bytes, draft).await.map_err(RenderError::from)?
     }
 }

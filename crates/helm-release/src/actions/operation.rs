@@ -99,7 +99,7 @@ impl<'o> Operation<'o> {
         let bytes = records.iter().map(|record| record.manifest.len()).fold(0, usize::saturating_add);
         let namespace = self.namespace.to_owned();
         let parse = move || footprint::objects(&records, &namespace).map_err(Error::manifest(which));
-        self.share().run(bytes, parse).await.map_err(RenderError::from)?
+        self.share().run_on_objects(bytes, parse).await.map_err(RenderError::from)?
     }
 
     pub async fn history(&self) -> Result<History, Error> {
@@ -431,6 +431,7 @@ impl Course<'_> {
         }
         let hooks = hooks::Hooks {
             storage: &self.operation.storage,
+            share: &self.operation.share(),
             target: self.target,
             clock: &*self.operation.helm.clock,
             way: self.way,

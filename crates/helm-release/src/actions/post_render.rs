@@ -4,6 +4,7 @@
 //! to the byte; only what was changed is written anew.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 
 use bytes::Bytes;
 use helm_engine::{Rendered, sort};
@@ -14,12 +15,24 @@ use super::ask::{Content, PostRender};
 use super::document;
 use crate::error::Error;
 use crate::record::HookRecord;
+use crate::render::RenderError;
+use crate::render::share::Share;
 
-/// A document, the objects in it, and what it is beside.
-struct Document<'t> {
-    text: &'t str,
-    hook: Option<&'t HookRecord>,
+/// What was rendered, as a record has it.
+pub struct Texts {
+    pub manifest: String,
+    pub hooks: Vec<HookRecord>,
+}
+
+/// A document of the manifest or a hook, and the objects in it.
+struct Document {
+    place: Place,
     objects: Vec<Object>,
+}
+
+enum Place {
+    Manifest(Range<usize>),
+    Hook(usize),
 }
 
 /// The objects that came back, by what they are.
@@ -27,48 +40,67 @@ struct Back(HashMap<(Id, bool), VecDeque<(usize, Object)>>);
 
 const HOOK: &str = "helm.sh/hook";
 
-/// The manifest and the hooks as `change` leaves them.
+/// The manifest and the hooks as `change` leaves them. Large ones are parsed and written with `share`, and their objects are
+/// reserved there meanwhile.
 pub async fn post_render(
-    manifest: &str,
-    hooks: &[HookRecord],
+    texts: Texts,
     change: &dyn PostRender,
     content: Content,
     profile: Profile,
-) -> Result<(String, Vec<HookRecord>), Error> {
-    let documents = documents(manifest, hooks).map_err(Error::PostRender)?;
+    share: &Share,
+) -> Result<Texts, Error> {
+    let hooks = texts.hooks.iter().map(|hook| hook.manifest.len());
+    let bytes = hooks.fold(texts.manifest.len(), usize::saturating_add);
+    let _reserved = share.reserve_objects(bytes).map_err(RenderError::from)?;
+    let parse = move || documents(&texts).map(|documents| (texts, documents));
+    let parsed = share.run_on_reserved(bytes, parse).await.map_err(RenderError::from)?;
+    let (texts, documents) = parsed.map_err(Error::PostRender)?;
     let objects: Vec<Object> =
         documents.iter().flat_map(|document| document.objects.iter().cloned()).collect();
-    let mut back = Back::new(change.change(objects, content).await?);
-
-    let mut outcome = Outcome { manifest: String::new(), hooks: Vec::new(), profile };
-    for document in &documents {
-        let found: Vec<Option<Object>> = document.objects.iter().map(|object| back.take(object)).collect();
-        let same = found.iter().zip(&document.objects).all(|(found, object)| found.as_ref() == Some(object));
-        match document.hook {
-            Some(hook) if same => outcome.hooks.push(hook.clone()),
-            None if same => outcome.manifest.push_str(document.text),
-            // A hook that is not known by its annotation any more is a manifest, and the other way round.
-            _ => found
-                .into_iter()
-                .flatten()
-                .try_for_each(|object| outcome.add(&object))
-                .map_err(Error::PostRender)?,
-        }
-    }
-    back.rest().iter().try_for_each(|object| outcome.add(object)).map_err(Error::PostRender)?;
-    Ok((outcome.manifest, outcome.hooks))
+    let changed = change.change(objects, content).await?;
+    let assemble = move || assemble(&texts, &documents, changed, profile);
+    let assembled = share.run_on_reserved(bytes, assemble).await;
+    assembled.map_err(RenderError::from)?.map_err(Error::PostRender)
 }
 
-fn documents<'t>(manifest: &'t str, hooks: &'t [HookRecord]) -> Result<Vec<Document<'t>>, String> {
+/// What is written of the objects that came back.
+fn assemble(
+    texts: &Texts,
+    documents: &[Document],
+    changed: Vec<Object>,
+    profile: Profile,
+) -> Result<Texts, String> {
+    let mut back = Back::new(changed);
+    let mut outcome = Outcome { texts: Texts { manifest: String::new(), hooks: Vec::new() }, profile };
+    for Document { place, objects } in documents {
+        let found: Vec<Option<Object>> = objects.iter().map(|object| back.take(object)).collect();
+        let same = found.iter().zip(objects).all(|(found, object)| found.as_ref() == Some(object));
+        match place {
+            Place::Hook(at) if same => outcome.texts.hooks.push(texts.hooks[*at].clone()),
+            Place::Manifest(range) if same => {
+                outcome.texts.manifest.push_str(&texts.manifest[range.clone()]);
+            }
+            // A hook that is not known by its annotation any more is a manifest, and the other way round.
+            _ => found.into_iter().flatten().try_for_each(|object| outcome.add(&object))?,
+        }
+    }
+    back.rest().iter().try_for_each(|object| outcome.add(object))?;
+    Ok(outcome.texts)
+}
+
+fn documents(texts: &Texts) -> Result<Vec<Document>, String> {
     let parse = |text: &str| Object::parse_all(text).map_err(|error| error.to_string());
     let mut documents = Vec::new();
-    for text in document::cut(manifest) {
-        documents.push(Document { text, hook: None, objects: parse(text)? });
+    let mut begin = 0_usize;
+    for text in document::cut(&texts.manifest) {
+        let end = begin.saturating_add(text.len());
+        documents.push(Document { place: Place::Manifest(begin..end), objects: parse(text)? });
+        begin = end;
     }
-    for hook in hooks {
+    for (at, hook) in texts.hooks.iter().enumerate() {
         let with_source = |object: Object| object.with_source(Some(hook.path.clone()));
         let objects = parse(&hook.manifest)?.into_iter().map(with_source).collect();
-        documents.push(Document { text: &hook.manifest, hook: Some(hook), objects });
+        documents.push(Document { place: Place::Hook(at), objects });
     }
     Ok(documents)
 }
@@ -99,8 +131,7 @@ impl Back {
 }
 
 struct Outcome {
-    manifest: String,
-    hooks: Vec<HookRecord>,
+    texts: Texts,
     profile: Profile,
 }
 
@@ -112,12 +143,12 @@ impl Outcome {
         let sorted = sort(&[Rendered { name, content }], self.profile)?;
         for manifest in &sorted.manifests {
             document::write(
-                &mut self.manifest,
+                &mut self.texts.manifest,
                 &manifest.source,
                 &String::from_utf8_lossy(&manifest.content),
             );
         }
-        self.hooks.extend(sorted.hooks.iter().map(HookRecord::from));
+        self.texts.hooks.extend(sorted.hooks.iter().map(HookRecord::from));
         Ok(())
     }
 }
@@ -129,6 +160,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::render::Renderer;
 
     struct With<F>(F);
 
@@ -154,9 +186,11 @@ mod tests {
     }
 
     fn changed(change: impl Fn(Vec<Object>) -> Vec<Object> + Send + Sync) -> (String, Vec<HookRecord>) {
-        let (hooks, change) = ([hook()], With(change));
-        let done = post_render(MANIFEST, &hooks, &change, Content::Rendered, Profile::Helm4);
-        done.now_or_never().unwrap().unwrap()
+        let texts = Texts { manifest: MANIFEST.to_owned(), hooks: vec![hook()] };
+        let (change, share) = (With(change), Renderer::new().share("shop"));
+        let done = post_render(texts, &change, Content::Rendered, Profile::Helm4, &share);
+        let Texts { manifest, hooks } = done.now_or_never().unwrap().unwrap();
+        (manifest, hooks)
     }
 
     fn labelled(object: &Object) -> Object {

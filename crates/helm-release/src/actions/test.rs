@@ -29,6 +29,7 @@ impl Operation<'_> {
         let mask = Mask::new([], &self.run.sensitive);
         let hooks = Hooks {
             storage: &self.storage,
+            share: &self.share(),
             target: self.target_of(&stored.record),
             clock: &*self.helm.clock,
             way: self.way(Some(&stored.record)).0,

@@ -1,7 +1,7 @@
 //! Memory that operations hold while they last, such as parsed values and rendered objects.
 //!
 //! An operation may wait for hooks or pods for an hour. What it holds meanwhile has a budget of its own, so that operations that
-//! hang do not keep others from being rendered. A flow that holds little is never refused because of others.
+//! hang do not keep others from being rendered. A part of it is for flows that hold little, which others cannot take.
 
 use std::time::Duration;
 
@@ -10,20 +10,23 @@ use governor::bytes::Reserved;
 use governor::work::{WorkLimits, WorkPool};
 
 /// Each operation holds this much without a reservation. The slots of the controller bound how many there are.
-const FREE_BYTES: u64 = 64 << 10;
+pub const FREE_BYTES: u64 = 16 << 10;
 
-/// What a flow can hold even if others hold all of the budget.
-pub const GUARANTEED_BYTES: u64 = 4 << 20;
+/// What a flow can hold of the reserve, and the reserve: the part of the budget that only flows have that hold no more.
+const GUARANTEED_BYTES: u64 = 1 << 20;
+const RESERVE_BYTES: u64 = 16 << 20;
+/// The budget, the reserve included.
+pub const BYTES: u64 = 64 << 20;
 
-/// Limits of the budget. Only the bytes are used.
-pub fn limits() -> WorkLimits {
+/// Limits of the budget without the reserve. Only the bytes are used.
+fn limits() -> WorkLimits {
     WorkLimits {
         slots: 1,
         slots_per_flow: 1,
         queue: 1,
         queue_per_flow: 1,
         wait: Duration::ZERO,
-        bytes: 64 << 20,
+        bytes: BYTES - RESERVE_BYTES,
         bytes_per_flow: 32 << 20,
     }
 }
@@ -45,10 +48,14 @@ impl Operations {
         &self.0
     }
 
-    /// Reserves what an operation of a flow holds. One that holds more than the share of its flow takes all of it.
+    /// Reserves what an operation of a flow holds. One that would hold more than the share of its flow is refused.
     pub fn hold(&self, flow: &str, bytes: u64) -> Result<Reserved, Rejected> {
-        let counted = bytes.saturating_sub(FREE_BYTES).min(limits().bytes_per_flow);
-        self.0.reserve(self.0.flow(flow), counted)
+        let reserved = self.0.reserve(self.0.flow(flow), bytes.saturating_sub(FREE_BYTES))?;
+        // Flows within their guarantee are not refused by the pool, however many there are.
+        if self.0.bytes().held > BYTES {
+            return Err(Rejected::Bytes(BYTES));
+        }
+        Ok(reserved)
     }
 }
 
@@ -60,17 +67,34 @@ mod tests {
     fn flow_that_holds_its_share_waits_and_others_go_on() {
         let operations = Operations::default();
         let WorkLimits { bytes, bytes_per_flow, .. } = limits();
-        let first = operations.hold("greedy", u64::MAX).unwrap();
+        let first = operations.hold("greedy", bytes_per_flow + FREE_BYTES).unwrap();
         assert_eq!(operations.pool().bytes().held, bytes_per_flow);
         assert_eq!(
             operations.hold("greedy", FREE_BYTES + 1).err(),
             Some(Rejected::FlowBytes(bytes_per_flow))
         );
         let _small = operations.hold("greedy", FREE_BYTES).unwrap();
-        let _second = operations.hold("other", u64::MAX).unwrap();
+        let _second = operations.hold("other", bytes - bytes_per_flow + FREE_BYTES).unwrap();
+        assert_eq!(operations.hold("third", 2 * GUARANTEED_BYTES).err(), Some(Rejected::Bytes(bytes)));
         let _guaranteed = operations.hold("third", GUARANTEED_BYTES).unwrap();
-        assert_eq!(operations.hold("fourth", bytes_per_flow).err(), Some(Rejected::Bytes(bytes)));
         drop(first);
         assert!(operations.hold("fourth", bytes_per_flow / 2).is_ok());
+    }
+
+    #[test]
+    fn operation_that_holds_more_than_is_counted_is_refused() {
+        let operations = Operations::default();
+        let WorkLimits { bytes_per_flow, .. } = limits();
+        let refused = operations.hold("greedy", bytes_per_flow + FREE_BYTES + 1).err();
+        assert_eq!(refused, Some(Rejected::FlowBytes(bytes_per_flow)));
+        assert_eq!(operations.hold("greedy", u64::MAX).err(), Some(Rejected::FlowBytes(bytes_per_flow)));
+    }
+
+    #[test]
+    fn guarantees_of_many_flows_stay_within_the_budget() {
+        let operations = Operations::default();
+        let held: Vec<_> =
+            (0..1_000).filter_map(|n| operations.hold(&n.to_string(), GUARANTEED_BYTES).ok()).collect();
+        assert!(operations.pool().bytes().held <= BYTES, "{} flows", held.len());
     }
 }

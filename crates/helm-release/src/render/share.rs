@@ -4,11 +4,14 @@
 //! Small inputs are worked on at once, because a slot of the pool would cost more than the work. Never wait for a share from work
 //! that itself runs on the pool: it would hold a slot while it waits for another.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use governor::Flow;
+use governor::bytes::Reserved;
 pub use governor::work::WorkError;
 use governor::work::WorkPool;
+use kube_apply::{Object, ParseError};
 use tokio::task::spawn_blocking;
 
 /// Inputs below this size are worked on at once.
@@ -16,6 +19,11 @@ pub const INLINE_BYTES: usize = 64 << 10;
 
 /// Reserved for work on a large input: its text, and what is made of it.
 const RESERVED_PER_BYTE: u64 = 4;
+
+/// Reserved for each byte of a manifest while its objects are in memory, up to [`MOST_OBJECT_BYTES`], which is less than the share of
+/// one flow, so that the largest manifest is worked on too.
+const OBJECTS_PER_BYTE: u64 = 16;
+const MOST_OBJECT_BYTES: u64 = 160 << 20;
 
 /// The longest time for work on one input.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -25,6 +33,34 @@ const DEADLINE: Duration = Duration::from_mins(1);
 pub struct Share {
     pool: WorkPool,
     flow: Flow,
+}
+
+/// Objects of a manifest. Their memory is reserved on the pool until they are dropped.
+pub struct Parsed {
+    objects: Vec<Object>,
+    _reserved: Option<Reserved>,
+}
+
+impl Deref for Parsed {
+    type Target = [Object];
+
+    fn deref(&self) -> &[Object] {
+        &self.objects
+    }
+}
+
+/// Why there are no objects of a manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    #[error(transparent)]
+    Work(#[from] WorkError),
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+}
+
+/// Memory that the objects of manifests of so many bytes take.
+fn object_bytes(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(OBJECTS_PER_BYTE).min(MOST_OBJECT_BYTES)
 }
 
 impl Share {
@@ -44,6 +80,50 @@ impl Share {
         }
         let reserved = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(RESERVED_PER_BYTE);
         self.pool.run(self.flow, reserved, DEADLINE, |_| work()).await
+    }
+
+    /// Does `work` that parses manifests of so many bytes: at once, or on the pool where they are large. Cancel-safe.
+    pub async fn run_on_objects<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        if bytes < INLINE_BYTES {
+            return Ok(work());
+        }
+        self.pool.run(self.flow, object_bytes(bytes), DEADLINE, |_| work()).await
+    }
+
+    /// The same for work whose memory is reserved already.
+    pub async fn run_on_reserved<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
+        if bytes < INLINE_BYTES {
+            return Ok(work());
+        }
+        self.pool.run(self.flow, 0, DEADLINE, |_| work()).await
+    }
+
+    /// Reserves memory for the objects of manifests of so many bytes, until it is dropped. Small ones take no reservation.
+    pub fn reserve_objects(&self, bytes: usize) -> Result<Option<Reserved>, WorkError> {
+        if bytes < INLINE_BYTES {
+            return Ok(None);
+        }
+        Ok(Some(self.pool.reserve(self.flow, object_bytes(bytes))?))
+    }
+
+    /// Parses a manifest, for those who hold its objects while they wait for the cluster.
+    pub async fn parse(&self, manifest: String) -> Result<Parsed, ManifestError> {
+        let bytes = manifest.len();
+        let reserved = self.reserve_objects(bytes)?;
+        let parse = move || Object::parse_all(&manifest);
+        let objects = match reserved {
+            None => parse()?,
+            Some(_) => self.run_on_reserved(bytes, parse).await??,
+        };
+        Ok(Parsed { objects, _reserved: reserved })
     }
 
     /// The same for work that cannot be refused, because what it follows from is done already: the record of objects that are in
@@ -67,7 +147,9 @@ impl Share {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
     use std::sync::mpsc;
+    use std::thread;
 
     use governor::Rejected;
     use governor::work::WorkLimits;
@@ -104,6 +186,66 @@ mod tests {
         assert_eq!(running.await.unwrap(), Ok(true));
         assert_eq!(share.run(INLINE_BYTES, || 4).await, Ok(4));
         assert_eq!(share.run(usize::MAX, || 5).await, Err(WorkError::Rejected(Rejected::FlowBytes(bytes))));
+        assert_eq!(pool.bytes().held, 0);
+    }
+
+    fn pool() -> WorkPool {
+        let (slots, queue, bytes) = (1, 10, 4 << 20);
+        WorkPool::new(&WorkLimits {
+            slots,
+            slots_per_flow: slots,
+            queue,
+            queue_per_flow: queue,
+            wait: Duration::from_secs(10),
+            bytes,
+            bytes_per_flow: bytes,
+        })
+    }
+
+    /// A manifest of at least so many bytes.
+    fn manifest(bytes: usize) -> String {
+        let mut text = String::new();
+        for n in 0.. {
+            if text.len() >= bytes {
+                break;
+            }
+            write!(text, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m{n}}}\n").unwrap();
+        }
+        text
+    }
+
+    #[tokio::test]
+    async fn objects_of_large_manifest_are_parsed_on_pool_and_reserved_until_dropped() {
+        let pool = pool();
+        let share = Share::new(&pool, "shop");
+        let text = manifest(INLINE_BYTES);
+        let expected = text.len() as u64 * OBJECTS_PER_BYTE;
+        let parsed = share.parse(text).await.unwrap();
+        assert!(!parsed.is_empty());
+        assert_eq!(pool.bytes().held, expected);
+        drop(parsed);
+        assert_eq!(pool.bytes().held, 0);
+
+        let small = share.parse(manifest(100)).await.unwrap();
+        assert_eq!((small.is_empty(), pool.bytes().held), (false, 0));
+        let broken = share.parse(format!("{}---\nkind: [\n", manifest(INLINE_BYTES))).await;
+        assert!(matches!(broken, Err(ManifestError::Parse(_))));
+        assert_eq!(pool.bytes().held, 0, "a manifest that is not read holds nothing");
+
+        let here = thread::current().id();
+        let there = share.run_on_objects(INLINE_BYTES, || thread::current().id()).await.unwrap();
+        assert_ne!(here, there, "large manifests are not parsed on workers");
+    }
+
+    #[tokio::test]
+    async fn manifests_held_by_one_flow_are_bounded() {
+        let pool = pool();
+        let share = Share::new(&pool, "shop");
+        let text = manifest(150 << 10);
+        let held = share.parse(text.clone()).await.unwrap();
+        let refused = share.parse(text).await.err();
+        assert!(matches!(refused, Some(ManifestError::Work(WorkError::Rejected(Rejected::FlowBytes(_))))));
+        drop(held);
         assert_eq!(pool.bytes().held, 0);
     }
 }

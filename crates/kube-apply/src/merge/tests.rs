@@ -2,6 +2,8 @@
 
 mod former;
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -193,4 +195,71 @@ proptest! {
     fn over_nothing_of_others_the_outcome_is_the_manifest(last in any_object(), new in any_object()) {
         prop_assert_eq!(three_way(&last, &new, &last), new);
     }
+}
+
+/// Time of the processor that `work` takes on this thread.
+fn cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let read = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
+    };
+    let began = read();
+    let done = work();
+    (done, read().saturating_sub(began))
+}
+
+type Merge = fn(&Value, &Value, &Value) -> Value;
+
+/// Merges lists of that many items: half of the former ones are gone, half of the live ones are of others.
+fn merge_many(items: usize, merge: Merge) -> Duration {
+    let env = |from: usize| -> Value {
+        (from..from + items).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x"})).collect()
+    };
+    let finalizers =
+        |from: usize| -> Value { (from..from + items).map(|n| format!("example.com/{n}")).collect() };
+    let object = |from: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": finalizers(from)},
+            "spec": {"containers": [{"name": "c", "env": env(from)}]},
+        })
+    };
+    let (last, new, live) = (object(0), object(items / 2), object(items));
+    let (merged, took) = cpu_time(|| {
+        let wanted = merge(&last, &new, &live);
+        assert!(difference(&live, &wanted).is_some());
+        wanted
+    });
+    let kept = items + items / 2;
+    assert_eq!(merged["spec"]["containers"][0]["env"].as_array().map(Vec::len), Some(kept));
+    assert_eq!(merged["metadata"]["finalizers"].as_array().map(Vec::len), Some(kept));
+    took
+}
+
+/// Whether one merge of ten times as many items takes about as long as ten merges.
+fn is_linear(merge: Merge, items: usize) -> bool {
+    let fastest = |work: &dyn Fn() -> Duration| (0..3).map(|_| work()).min().unwrap();
+    let many = fastest(&|| merge_many(items, merge));
+    let few = fastest(&|| (0..10).map(|_| merge_many(items / 10, merge)).sum());
+    many < few * 4
+}
+
+/// Ten times as many items take 100 times as long if each is looked for among all others.
+#[test]
+fn merge_of_long_lists_takes_linear_time() {
+    assert!(is_linear(three_way, 20_000));
+    assert!(!is_linear(former::three_way, 4_000), "the measure tells them apart");
+}
+
+/// Each level must not copy what lies below it.
+#[test]
+fn merge_of_nested_maps_takes_linear_time() {
+    let below: Value = (0..20_000).map(|n| (n.to_string(), json!(n))).collect::<Map<_, _>>().into();
+    let object = |depth| pod(&(0..depth).fold(below.clone(), |below, _| json!({"a": below})));
+    let time = |depth, merge: Merge| {
+        let (live, new) = (object(depth), object(depth));
+        cpu_time(|| (0..5).for_each(|_| drop(merge(&new, &new, &live)))).1
+    };
+    let is_linear = |merge| time(100, merge) < time(1, merge) * 10;
+    assert!(is_linear(three_way));
+    assert!(!is_linear(former::three_way), "the measure tells them apart");
 }

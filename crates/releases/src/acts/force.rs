@@ -44,8 +44,12 @@ impl Releases {
         self.workspace(actor, Capability::ManageNamespaces, namespace)?;
         unmoved(&request, options.seen)?;
         // While there is a record of them. One that cannot be read may be what is in the way.
-        let known = match self.record(actor, namespace, name, None).await {
-            Ok((record, _)) => objects(&record).unwrap_or_default(),
+        let known: Vec<Object> = match self.record(actor, namespace, name, None).await {
+            Ok((record, _)) => {
+                let bytes = record.bytes();
+                let read = move || Ok(objects(&record)?.iter().map(Object::without_content).collect());
+                self.examine(namespace, bytes, read).await.unwrap_or_default()
+            }
             Err(_) => Vec::new(),
         };
         let mut marks = options.marks(actor, &request)?;

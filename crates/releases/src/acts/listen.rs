@@ -5,14 +5,15 @@
 //! Always true: before the first line of a container is shown, the newest record was read, so that what it was given is known
 //! and masked. Nothing is read that nobody waits for, and one person hears a bounded number of releases at once.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use domain::Actor;
 use domain::roles::Capability;
 use futures::{Stream, stream};
 use helm_release::Record;
-use kube_apply::logs::{Following, Heard, Source, Wish, pods_of};
+use kube_apply::logs::{Following, Heard, Pods, Source, Wish, pods_of};
+use kube_types::HelmRelease;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -63,6 +64,7 @@ impl Releases {
             return Err(Error::Invalid(format!("from 1 to {MOST_AT_ONCE} containers are followed at once")));
         }
         let (record, release) = self.record(actor, namespace, name, None).await?;
+        let was_there = release.is_some();
         let seat = self.parts().listening.take(actor)?;
         let wish = Wish {
             pod: which.pod.clone(),
@@ -76,21 +78,44 @@ impl Releases {
         };
         let client =
             self.parts().clients.acting_as(&self.acts_in(actor, Capability::ReadReleases, namespace)?);
-        let pods = pods_of(&objects(&record)?, namespace);
+        let read = self.heard(namespace, record, release).await?;
         let ear = Ear {
             releases: self.clone(),
             actor: actor.clone(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             at_once,
-            was_there: release.is_some(),
-            masks: VecDeque::from([(made(&record), sensitive(&record, release.as_deref())?)]),
+            was_there,
+            masks: VecDeque::from([(read.made, read.mask)]),
             changes: self.changes(),
-            following: Following::follow(client, pods, wish).await.map_err(Error::of_caller)?,
+            following: Following::follow(client, read.pods, wish).await.map_err(Error::of_caller)?,
             ended: false,
             _seat: seat,
         };
         Ok(stream::unfold(ear, |mut ear| async move { Some((ear.next().await?, ear)) }))
+    }
+}
+
+/// What of a record somebody needs who listens.
+struct RecordRead {
+    made: (i64, String),
+    pods: BTreeSet<Pods>,
+    mask: Sensitive,
+}
+
+impl Releases {
+    async fn heard(
+        &self,
+        namespace: &str,
+        record: Record,
+        release: Option<Arc<HelmRelease>>,
+    ) -> Result<RecordRead, Error> {
+        let home = namespace.to_owned();
+        self.examine(namespace, record.bytes(), move || {
+            let pods = pods_of(&objects(&record)?, &home);
+            Ok(RecordRead { made: made(&record), pods, mask: sensitive(&record, release.as_deref())? })
+        })
+        .await
     }
 }
 
@@ -199,11 +224,12 @@ impl Ear {
         if self.masks.iter().any(|(known, _)| *known == made) {
             return Ok(());
         }
-        self.masks.push_back((made, sensitive(&record, release.as_deref())?));
+        let read = self.releases.heard(&self.namespace, record, release).await?;
+        self.masks.push_back((read.made, read.mask));
         while self.masks.len() > REVISIONS {
             self.masks.pop_front();
         }
-        self.following.also(pods_of(&objects(&record)?, &self.namespace));
+        self.following.also(read.pods);
         Ok(())
     }
 }

@@ -65,8 +65,13 @@ impl Releases {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let client =
             self.parts().clients.acting_as(&self.acts_in(actor, Capability::ReadReleases, namespace)?);
+        let home = namespace.to_owned();
+        let read = self.examine(namespace, record.bytes(), move || {
+            Ok((pods_of(&objects(&record)?, &home), sensitive(&record, release.as_deref())?))
+        });
+        let (meant, mask) = read.await?;
         let mut pods: Vec<Pod> = Vec::new();
-        for meant in pods_of(&objects(&record)?, namespace) {
+        for meant in meant {
             let api: Api<Pod> = Api::namespaced(client.clone(), &meant.namespace);
             let labels = [meant.labels.as_str(), which.selector.as_deref().unwrap_or_default()];
             let labels: Vec<&str> = labels.into_iter().filter(|part| !part.is_empty()).collect();
@@ -87,11 +92,10 @@ impl Releases {
             which.pod.as_ref().is_none_or(|wanted| *wanted == pod.name_any())
                 && which.container.as_ref().is_none_or(|wanted| wanted == container)
         });
-        let reads = meant.take(CONTAINERS).map(|(pod, container)| read(&client, pod, container, which));
+        let reads = meant.take(CONTAINERS).map(|(pod, container)| print(&client, pod, container, which));
         let reads: Vec<_> = reads.collect();
         let mut logs: Vec<LogView> = stream::iter(reads).buffered(AT_ONCE).collect().await;
         // What a program prints of the values that it was given.
-        let mask = sensitive(&record, release.as_deref())?;
         for log in &mut logs {
             log.text = mask.mask_text(&log.text);
         }
@@ -101,7 +105,7 @@ impl Releases {
     }
 }
 
-async fn read(client: &kube::Client, pod: &Pod, container: String, which: &Which) -> LogView {
+async fn print(client: &kube::Client, pod: &Pod, container: String, which: &Which) -> LogView {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let params = LogParams {
         container: Some(container.clone()),

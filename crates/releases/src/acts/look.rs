@@ -8,6 +8,7 @@ use std::sync::Arc;
 use domain::Actor;
 use domain::roles::Capability;
 use helm_release::Record;
+use helm_release::render::share::{ManifestError, Parsed};
 use helm_template::data::{Data, Members};
 use helm_template::json;
 use helm_template::profile::Profile;
@@ -135,14 +136,30 @@ impl Releases {
         .await
     }
 
-    /// Examines the content of a record of `bytes`: at once where it is small, else with the share of the workspace of the renderer's pool.
+    /// Examines the content of a record of `bytes`: at once where it is small, else with the share of the workspace of the renderer's
+    /// pool. Every manifest is parsed here or in [`Self::parsed`].
     pub(super) async fn examine<T: Send + 'static>(
         &self,
         namespace: &str,
         bytes: usize,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.parts().helms.share(namespace).run(bytes, work).await?
+        self.parts().helms.share(namespace).run_on_objects(bytes, work).await?
+    }
+
+    /// The objects of a manifest, whose memory is reserved until they are dropped.
+    pub(super) async fn parsed(
+        &self,
+        namespace: &str,
+        name: &str,
+        revision: i64,
+        manifest: String,
+    ) -> Result<Parsed, Error> {
+        let parsed = self.parts().helms.share(namespace).parse(manifest).await;
+        parsed.map_err(|error| match error {
+            ManifestError::Work(error) => error.into(),
+            ManifestError::Parse(_) => Error::Unreadable { name: name.to_owned(), revision },
+        })
     }
 
     pub(super) async fn record(
@@ -184,13 +201,21 @@ impl RevisionView {
 /// What of a record nobody may read: what its Secrets hold, and those of its values that were recorded as sensitive when
 /// the revision was made. Of a record that Longshore did not make, or that was changed since, all values are.
 pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Result<Sensitive, Error> {
-    let objects = objects(record)?;
+    Ok(sensitive_among(&objects(record)?, record, release))
+}
+
+/// The same where the objects of the record are parsed already.
+pub(super) fn sensitive_among(
+    objects: &[Object],
+    record: &Record,
+    release: Option<&HelmRelease>,
+) -> Sensitive {
     let entry = release.and_then(|release| ledger::entry(release, record));
     let pointers = match entry {
         Some(entry) => entry.sensitive.iter().cloned().collect(),
         None => BTreeSet::from([String::new()]),
     };
-    Ok(Sensitive::at(pointers, &record.config, &objects))
+    Sensitive::at(pointers, &record.config, objects)
 }
 
 pub(super) fn objects(record: &Record) -> Result<Vec<Object>, Error> {

@@ -38,6 +38,28 @@ const RESTARTED: &[&str] = &["DaemonSet", "Deployment", "StatefulSet"];
 /// What `kubectl rollout restart` writes.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
+/// A workload of a release, as far as a restart needs it.
+struct Workload {
+    api_version: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+    /// Of its pods; empty where it has none.
+    selector: String,
+}
+
+impl Workload {
+    fn of(object: &Object) -> Self {
+        Self {
+            api_version: object.api_version().to_owned(),
+            kind: object.kind().to_owned(),
+            namespace: object.namespace().map(ToOwned::to_owned),
+            name: object.name().to_owned(),
+            selector: selector(&object.value()["spec"]["selector"]),
+        }
+    }
+}
+
 impl Releases {
     /// Restarts all pods of a release's workloads: one after the other if `rolling`, else all at once. Says of which.
     pub async fn restart(
@@ -57,41 +79,44 @@ impl Releases {
         };
         let client = self.parts().clients.acting_as(executor);
         let mut restarted = Vec::new();
-        let objects = objects(&record)?;
-        let workloads: Vec<&Object> =
-            objects.iter().filter(|object| RESTARTED.contains(&object.kind())).collect();
+        let read = self.examine(namespace, record.bytes(), move || {
+            let objects = objects(&record)?;
+            let meant = objects.iter().filter(|object| RESTARTED.contains(&object.kind()));
+            Ok(meant.map(Workload::of).collect())
+        });
+        let workloads: Vec<Workload> = read.await?;
         for object in &workloads {
-            let elsewhere = object.namespace().filter(|other| *other != namespace);
+            let elsewhere = object.namespace.as_deref().filter(|other| *other != namespace);
             if let Some(other) = elsewhere
                 && self.parts().people.workspace_of(other).as_ref() != Some(&workspace)
             {
                 return Err(Error::Outside {
-                    object: format!("{} {}", object.kind(), object.name()),
+                    object: format!("{} {}", object.kind, object.name),
                     namespace: other.to_owned(),
                     workspace: workspace.to_string(),
                 });
             }
         }
-        for object in workloads {
+        for object in &workloads {
             if rolling {
                 self.roll(&client, namespace, object).await?;
             } else {
                 self.delete_pods(&client, namespace, object).await?;
             }
-            restarted.push(format!("{} {}", object.kind(), object.name()));
+            restarted.push(format!("{} {}", object.kind, object.name));
         }
         Ok(restarted)
     }
 
-    async fn roll(&self, client: &kube::Client, namespace: &str, object: &Object) -> Result<(), Error> {
-        let Some(kind) = self.parts().helms.discovery.known(object.api_version(), object.kind()) else {
+    async fn roll(&self, client: &kube::Client, namespace: &str, object: &Workload) -> Result<(), Error> {
+        let Some(kind) = self.parts().helms.discovery.known(&object.api_version, &object.kind) else {
             return Ok(());
         };
-        let namespace = object.namespace().unwrap_or(namespace);
+        let namespace = object.namespace.as_deref().unwrap_or(namespace);
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind.resource);
         let now = self.parts().clock.now().to_string();
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: now}}}}});
-        api.patch(object.name(), &PatchParams::default(), &Patch::Merge(patch))
+        api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .map_err(Error::of_caller)?;
         Ok(())
@@ -101,15 +126,14 @@ impl Releases {
         &self,
         client: &kube::Client,
         namespace: &str,
-        object: &Object,
+        object: &Workload,
     ) -> Result<(), Error> {
-        let selector = selector(&object.value()["spec"]["selector"]);
         // Without a selector all pods of the namespace would be meant.
-        if selector.is_empty() {
+        if object.selector.is_empty() {
             return Ok(());
         }
-        let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace().unwrap_or(namespace));
-        let selected = ListParams::default().labels(&selector);
+        let api: Api<Pod> = Api::namespaced(client.clone(), object.namespace.as_deref().unwrap_or(namespace));
+        let selected = ListParams::default().labels(&object.selector);
         let deleted = api.delete_collection(&DeleteParams::default(), &selected).await;
         deleted.map(drop).map_err(Error::of_caller)
     }
@@ -145,11 +169,14 @@ impl Releases {
             Err(helm_release::Error::Failed { said, record, .. }) => (*record, said),
             Err(error) => return Err(error.into()),
         };
-        let mask = sensitive(&record, release.as_deref())?;
+        let read = self.examine(namespace, record.bytes(), move || {
+            Ok((sensitive(&record, release.as_deref())?, record.hooks))
+        });
+        let (mask, hooks) = read.await?;
         let client = self.parts().clients.acting_as(&reader);
         let pods: Api<Pod> = Api::namespaced(client, namespace);
         let mut tests = Vec::new();
-        for hook in record.hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test")) {
+        for hook in hooks.iter().filter(|hook| hook.events.iter().any(|event| event == "test")) {
             let meant =
                 (ask.only.is_empty() || ask.only.contains(&hook.name)) && !ask.except.contains(&hook.name);
             let said = if logs && meant { Some(printed(&pods, &hook.name).await) } else { None };

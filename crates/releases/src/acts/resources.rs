@@ -56,14 +56,20 @@ impl Releases {
         let reader = self.acts_in(actor, Capability::ReadReleases, namespace)?;
         let client = self.parts().clients.acting_as(&reader);
         let target = Target::new(client, self.parts().helms.discovery.clone(), namespace);
-        let looks = objects(&record)?.into_iter().map(|object| look(&target, object));
+        let revision = record.version;
+        // Only names and the mask are held while the cluster is asked.
+        let read = self.examine(namespace, record.bytes(), move || {
+            let named: Vec<Object> = objects(&record)?.iter().map(Object::without_content).collect();
+            Ok((named, sensitive(&record, release.as_deref())?))
+        });
+        let (named, mask) = read.await?;
+        let looks = named.into_iter().map(|object| look(&target, object));
         let mut objects: Vec<ObjectView> = stream::iter(looks).buffered(AT_ONCE).collect().await;
         if objects.iter().any(|object| object.state != "ready") {
-            let mask = sensitive(&record, release.as_deref())?;
             complain(&target, &mut objects, &mask).await;
         }
         let ready = objects.iter().filter(|object| object.state == "ready").count();
-        Ok(ResourcesView { revision: record.version, total: objects.len(), ready, objects })
+        Ok(ResourcesView { revision, total: objects.len(), ready, objects })
     }
 }
 

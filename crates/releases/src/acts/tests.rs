@@ -1,5 +1,6 @@
 //! Releases that people ask for, and what they may not.
 
+mod large;
 mod leftovers;
 mod limits;
 mod rollback;

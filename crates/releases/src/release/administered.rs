@@ -64,7 +64,7 @@ impl Controller {
         let administrator = identity.administrator.as_ref()?;
         let listed = entries_of(&pass.release);
         let target = self.administrators_target(pass, administrator);
-        let current = contents(&target, record);
+        let current = self.contents(&target, record).await?;
         let stale: Vec<InventoryEntry> =
             listed.iter().filter(|entry| !current.contains(&id(entry))).cloned().collect();
         if let Err(error) = self.remove_administered(pass, administrator, &stale).await {
@@ -103,6 +103,18 @@ impl Controller {
         })
     }
 
+    /// Every object of a record, hooks included; nothing where it cannot be worked on.
+    async fn contents(&self, target: &Target, record: &Record) -> Option<BTreeSet<Id>> {
+        let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
+        let texts: Vec<String> = hooks.chain([record.manifest.clone()]).collect();
+        let (bytes, share, target) = (record.bytes(), self.helm.share(&target.namespace), target.clone());
+        let read = move || {
+            let objects = texts.iter().filter_map(|text| Object::parse_all(text).ok());
+            objects.flatten().map(|object| target.id(&object)).collect()
+        };
+        share.finish(bytes, read).await.ok()
+    }
+
     fn administrators_target(&self, pass: &Pass<'_>, administrator: &Impersonation) -> Target {
         let client = self.clients.acting_as(administrator);
         Target::new(client, self.helm.discovery.clone(), &*pass.key.namespace)
@@ -129,11 +141,4 @@ impl Controller {
             tracing::warn!(%error, "cannot write an event");
         }
     }
-}
-
-/// Every object of a record, hooks included.
-fn contents(target: &Target, record: &Record) -> BTreeSet<Id> {
-    let hooks = record.hooks.iter().map(|hook| hook.manifest.as_str());
-    let objects = hooks.chain([record.manifest.as_str()]).filter_map(|text| Object::parse_all(text).ok());
-    objects.flatten().map(|object| target.id(&object)).collect()
 }

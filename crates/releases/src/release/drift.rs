@@ -28,13 +28,14 @@ impl Controller {
         };
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
         let Some(stored) = storage.get(&pass.key.name, revision).await? else { return Ok(None) };
-        let objects = Object::parse_all(&stored.record.manifest).map_err(|error| {
-            PassError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
-        })?;
         let executor = match origin(Some(&pass.release), &stored.record, &identity.by) {
             Origin::Own => &identity.acts_as,
             Origin::Other | Origin::Foreign => &identity.foreign,
         };
+        let share = self.helm.share(&pass.key.namespace);
+        let objects = share.parse(stored.record.manifest).await.map_err(|error| {
+            PassError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
+        })?;
         // Objects of an administrator are left alone, even in the version that an administrator asked for.
         let reserved = administered::entries_of(&pass.release).iter().map(administered::id);
         let client = self.clients.acting_as(executor);

@@ -20,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::PostParams;
 use kube_access::queue::Next;
-use kube_apply::{Reserved, Silent};
+use kube_apply::{Id, Reserved, Silent};
 use kube_types::HelmReleaseStatus;
 use kube_types::marks::{CHART_PACKAGE, OPERATION, SPEC_HASH};
 use kube_types::release::status::HelmState;
@@ -85,7 +85,7 @@ impl Controller {
         match done {
             Ok(record) => {
                 self.records.learn(pass.key, &record, true, now);
-                let objects: Arc<[_]> = self.objects(&pass.key.namespace, &record).into();
+                let objects = self.objects(&pass.key.namespace, &record).await?;
                 self.known.learn_objects(pass.key, record.version, objects.clone());
                 // What was refused once may have been allowed since.
                 self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Always).await;
@@ -93,7 +93,7 @@ impl Controller {
                 let late = standing.late;
                 let first = matches!(step, Step::Install | Step::Reinstall);
                 let administered = self.settle_administered(&begun, identity, &record).await;
-                let inventory = self.inventory(&begun, &record);
+                let inventory = inventory(&begun, &objects);
                 let deployment = Deployment {
                     administered,
                     ..deployment(&begun, identity, wanted, &record, inventory, first)
@@ -301,14 +301,13 @@ impl Controller {
         // The next reconcile finds the operation in the status and in Helm's record, and ends it.
         Err(PassError::Contended(begun.key.clone()))
     }
+}
 
-    /// What of a release is outside its namespace, beside what an administrator wrote.
-    pub(super) fn inventory(&self, pass: &Pass<'_>, record: &Record) -> Vec<InventoryEntry> {
-        let listed = administered::entries_of(&pass.release);
-        let objects = self.objects(&pass.key.namespace, record);
-        let outside = objects.iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
-        outside.map(administered::entry).filter(|entry| !listed.contains(entry)).collect()
-    }
+/// What of a release is outside its namespace, beside what an administrator wrote.
+pub(super) fn inventory(pass: &Pass<'_>, objects: &[Id]) -> Vec<InventoryEntry> {
+    let listed = administered::entries_of(&pass.release);
+    let outside = objects.iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
+    outside.map(administered::entry).filter(|entry| !listed.contains(entry)).collect()
 }
 
 /// The state and the word for what a step does.

@@ -19,6 +19,7 @@ use domain::release::retry::{ATTEMPTS, LONGEST_PAUSE, Then, then};
 use futures::{FutureExt, StreamExt};
 use helm_release::actions::{Run, Uninstall};
 use helm_release::hold::lease_name;
+use helm_release::render::RenderError;
 use helm_release::{Error, Origin};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
@@ -27,7 +28,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource, ResourceExt};
 use kube_access::queue::Next;
 use kube_apply::remove::Removal;
-use kube_apply::{Object, Ownership, Silent, Target};
+use kube_apply::{Object, Ownership, ParseError, Silent, Target};
 use kube_types::marks::RELEASE_FINALIZER;
 use kube_types::progress;
 use kube_types::release::conditions::READY;
@@ -269,7 +270,12 @@ impl Controller {
     async fn known_objects(&self, pass: &Pass<'_>) -> Vec<Object> {
         let last = self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await;
         let manifest = last.ok().flatten().map(|stored| stored.record.manifest).unwrap_or_default();
-        let mut known = Object::parse_all(&manifest).unwrap_or_default();
+        let share = self.helm.share(&pass.key.namespace);
+        let bytes = manifest.len();
+        let read = move || {
+            Object::parse_all(&manifest).unwrap_or_default().iter().map(Object::without_content).collect()
+        };
+        let mut known: Vec<Object> = share.finish(bytes, read).await.unwrap_or_default();
         known.extend(self.listed(pass));
         known
     }
@@ -290,19 +296,27 @@ impl Controller {
     async fn remove_claims(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
         let Some(stored) = storage.last(&pass.key.name).await? else { return Ok(()) };
-        let objects = Object::parse_all(&stored.record.manifest).map_err(|error| Error::NotDeleted {
-            name: pass.key.name.to_string(),
-            kind: error.kind(),
-            why: format!("its claims are not known: {error}"),
-        })?;
-        let prefixes: Vec<String> = objects.iter().flat_map(claim_prefixes).collect();
-        if prefixes.is_empty() {
-            return Ok(());
-        }
         let executor = match origin(Some(&pass.release), &stored.record, &identity.by) {
             Origin::Own | Origin::Other => &identity.acts_as,
             Origin::Foreign => &identity.foreign,
         };
+        let unknown = |kind, error: &dyn std::fmt::Display| Error::NotDeleted {
+            name: pass.key.name.to_string(),
+            kind,
+            why: format!("its claims are not known: {error}"),
+        };
+        let manifest = stored.record.manifest;
+        let bytes = manifest.len();
+        let read = move || -> Result<Vec<String>, ParseError> {
+            Ok(Object::parse_all(&manifest)?.iter().flat_map(claim_prefixes).collect())
+        };
+        let share = self.helm.share(&pass.key.namespace);
+        let prefixes = share.run_on_objects(bytes, read).await;
+        let prefixes = prefixes.map_err(|error| unknown(RenderError::from(error).kind(), &error))?;
+        let prefixes = prefixes.map_err(|error| unknown(error.kind(), &error))?;
+        if prefixes.is_empty() {
+            return Ok(());
+        }
         let client = self.clients.acting_as(executor);
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &pass.key.namespace);
         let refused = |error: kube::Error| Error::NotDeleted {

@@ -17,7 +17,7 @@ use helm_release::{Origin, Record};
 
 use super::identity::Identity;
 use super::ledger::{entry, origin};
-use super::operate;
+use super::operate::{self, inventory};
 use super::wanted::Wanted;
 use super::{Pass, is_own};
 use crate::error::PassError;
@@ -79,13 +79,13 @@ impl Controller {
         if entry(&pass.release, &record).is_none() {
             return self.operate(pass, identity, Step::Upgrade, wanted).boxed().await;
         }
-        let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
+        let objects = self.objects(&pass.key.namespace, &record).await?;
         self.known.learn_objects(pass.key, record.version, objects.clone());
         self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Never).await;
         let standing = self.standing(pass, &objects, pass.now, None);
         let first = pass.status().version == 0;
         let administered = self.settle_administered(pass, identity, &record).await;
-        let inventory = self.inventory(pass, &record);
+        let inventory = inventory(pass, &objects);
         let deployment = Deployment {
             administered,
             ..operate::deployment(pass, identity, wanted, &record, inventory, first)
@@ -159,7 +159,7 @@ impl Controller {
         let Some(Stored { record, .. }) = storage.get(&pass.key.name, revision).await? else {
             return Ok((Arc::default(), &identity.foreign));
         };
-        let objects: Arc<[Id]> = self.objects(&pass.key.namespace, &record).into();
+        let objects = self.objects(&pass.key.namespace, &record).await?;
         if origin(Some(&pass.release), &record, &identity.by) == Origin::Foreign {
             return Ok((objects, &identity.foreign));
         }
@@ -168,19 +168,23 @@ impl Controller {
     }
 
     /// The objects of a record, each with its namespace if its kind has one. What cannot be read has been refused before.
-    pub(super) fn objects(&self, namespace: &str, record: &Record) -> Vec<Id> {
-        let objects = Object::parse_all(&record.manifest).unwrap_or_default();
-        let place = |object: &Object| {
+    /// Large manifests are parsed on the pool, which does not refuse them: what they tell of is deployed already.
+    pub(crate) async fn objects(&self, namespace: &str, record: &Record) -> Result<Arc<[Id]>, PassError> {
+        let (manifest, discovery) = (record.manifest.clone(), self.helm.discovery.clone());
+        let home = namespace.to_owned();
+        let place = move |object: &Object| {
             let mut id = object.id();
-            let kind = self.helm.discovery.in_any_version(object.api_version(), object.kind());
+            let kind = discovery.in_any_version(object.api_version(), object.kind());
             if kind.is_none_or(|kind| kind.namespaced) {
-                id.namespace.get_or_insert_with(|| namespace.to_owned());
+                id.namespace.get_or_insert_with(|| home.clone());
             } else {
                 id.namespace = None;
             }
             id
         };
-        objects.iter().map(place).collect()
+        let read = move || Object::parse_all(&manifest).unwrap_or_default().iter().map(place).collect();
+        let share = self.helm.share(namespace);
+        share.finish(record.manifest.len(), read).await.map_err(|error| PassError::Helm(error.to_string()))
     }
 }
 
