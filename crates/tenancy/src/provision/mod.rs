@@ -15,6 +15,7 @@ mod joining;
 mod leaving;
 mod namespace;
 mod nodes;
+mod packages;
 mod pieces;
 mod removal;
 mod seen;
