@@ -114,10 +114,11 @@ impl Releases {
 
     async fn collect_garbage(&self) -> Infallible {
         loop {
-            tokio::time::sleep(sweep::EVERY).await;
+            // At first, too: a server that restarts often would never do it otherwise.
             if let Err(error) = self.sweep().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
             }
+            tokio::time::sleep(sweep::EVERY).await;
         }
     }
 
@@ -292,7 +293,8 @@ mod tests {
 
     #[test]
     fn workspaces_of_one_account_share_its_slots() {
-        let people = Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "uaaaaaaaaaa"), ("other", "ubbbbbbbbbb")]);
+        let people =
+            Accounts::new(&[("shop", "uaaaaaaaaaa"), ("blog", "uaaaaaaaaaa"), ("other", "ubbbbbbbbbb")]);
         let personal: WorkspaceName = "uaaaaaaaaaa".parse().unwrap();
         assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, "blog"));
         assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, personal.as_str()));
