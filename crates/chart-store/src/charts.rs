@@ -308,6 +308,12 @@ impl Charts {
         Ok(self.workspaces.get_metadata_opt(name).await?.and_then(|workspace| workspace.metadata.uid))
     }
 
+    /// Whether a workspace is being removed: what is made for it now may never be collected with it.
+    pub async fn is_leaving(&self, name: &str) -> Result<bool, ChartError> {
+        let workspace = self.workspaces.get_metadata_opt(name).await?;
+        Ok(workspace.is_some_and(|workspace| workspace.metadata.deletion_timestamp.is_some()))
+    }
+
     /// The workspaces that exist.
     pub async fn living(&self) -> Result<Living, ChartError> {
         let pages = futures::stream::try_unfold(Some(String::new()), async |next| {

@@ -127,10 +127,11 @@ impl Releases {
 
     async fn collect_garbage(&self) -> Infallible {
         loop {
-            tokio::time::sleep(sweep::EVERY).await;
+            // At first, too: a server that restarts often would never do it otherwise.
             if let Err(error) = self.sweep().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
             }
+            tokio::time::sleep(sweep::EVERY).await;
         }
     }
 

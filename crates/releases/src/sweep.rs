@@ -1,4 +1,5 @@
-//! Garbage collection of packages that nothing refers to, and of values whose request was never written.
+//! Garbage collection of packages that nothing refers to, of values whose request was never written, and of repositories whose workspace
+//! is gone.
 //!
 //! Packages are kept by references that tenants cannot forge: `HelmRequests`, the values of their versions in the system's namespace, and
 //! the status of `HelmReleases`. The spec of a `HelmRelease` counts for packages that its workspace may read. Labels of Helm records count
@@ -10,10 +11,10 @@ use std::time::Duration;
 use chart_store::packages::References;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource, ResourceExt};
-use kube_types::marks::{CHART_PACKAGE, REPO_CREDENTIALS_TYPE, REQUEST};
+use kube_types::marks::{CHART_PACKAGE, REPO_CREDENTIALS_TYPE, REQUEST, WORKSPACE_UID};
 use kube_types::{HelmRepo, HelmRequestSpec, SYSTEM_NAMESPACE};
 
 use crate::Releases;
@@ -41,6 +42,7 @@ impl Releases {
         }
         let store = self.parts().charts.store();
         store.packages().collect(&references, &store.living().await?).await?;
+        self.sweep_repos().await?;
         self.sweep_credentials(self.parts().clock.now()).await?;
         self.sweep_values(&kept, self.parts().clock.now()).await
     }
@@ -78,6 +80,24 @@ impl Releases {
 
     async fn kept_values(&self) -> Result<Vec<PartialObjectMeta<Secret>>, Error> {
         Ok(self.system_secrets().list_metadata(&ListParams::default().labels(REQUEST)).await?.items)
+    }
+
+    /// Deletes repositories of workspaces that do not exist any more: one may have been made while its workspace was removed.
+    async fn sweep_repos(&self) -> Result<(), Error> {
+        let repos: Api<HelmRepo> = Api::all(self.parts().clients.own());
+        // Before the workspaces: the workspace of each was there earlier.
+        let all = repos.list(&ListParams::default()).await?.items;
+        let living = self.parts().charts.store().living().await?;
+        let is_orphan = |repo: &&HelmRepo| {
+            let uid = repo.annotations().get(WORKSPACE_UID);
+            uid.is_some_and(|uid| living.get(&repo.spec.workspace).is_none_or(|(now, _)| now != uid))
+        };
+        for repo in all.iter().filter(is_orphan) {
+            let this_one = Preconditions { uid: repo.uid(), resource_version: None };
+            let params = DeleteParams::default().preconditions(this_one);
+            gone(repos.delete(&repo.name_any(), &params).await.map(drop))?;
+        }
+        Ok(())
     }
 
     /// Deletes credentials that no repository names: of a server that was killed before it wrote the repository or after it deleted
@@ -151,6 +171,42 @@ mod tests {
             packages.get_opt(&package).await.unwrap().is_none().then_some(())
         })
         .await;
+    }
+
+    #[tokio::test]
+    async fn repository_of_a_removed_workspace_goes_with_its_credentials() {
+        let stage = Stage::new().await;
+        let repo = |name: &str, uid: &str, secret: &str| {
+            json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo",
+                "metadata": {"name": name, "annotations": {WORKSPACE_UID: uid}},
+                "spec": {"name": "charts", "workspace": name.split('.').next(), "url": "https://charts.example.com",
+                    "credentialRef": {"name": secret}}})
+        };
+        let secret = |name: &str| {
+            json!({"apiVersion": "v1", "kind": "Secret", "type": REPO_CREDENTIALS_TYPE,
+                "metadata": {"name": name, "namespace": SYSTEM_NAMESPACE}})
+        };
+        let workspace = json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "Workspace", "metadata": {"name": "acme"},
+            "spec": {"namespaces": [{"name": "acme"}], "clusters": ["host"]}});
+        stage.world.apply([workspace, secret("gone"), secret("acme")]).await;
+        let workspaces: Api<kube_types::Workspace> = Api::all(stage.world.admin());
+        let uid = workspaces.get("acme").await.unwrap().uid().unwrap();
+        stage
+            .world
+            .apply([
+                repo("gone.charts", "former", "gone"),
+                repo("acme.former", "former", "gone"),
+                repo("acme.charts", &uid, "acme"),
+            ])
+            .await;
+        let later = HeldClock::at(Timestamp::now() + SignedDuration::from_hours(2));
+        let other = crate::stage::releases_at(&stage.world, &Fault::none(), Arc::new(later)).await;
+        other.sweep().await.unwrap();
+        let repos = Api::<HelmRepo>::all(stage.world.admin()).list(&ListParams::default()).await.unwrap();
+        assert_eq!(repos.items.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), ["acme.charts"]);
+        let secrets = Api::<Secret>::namespaced(stage.world.admin(), SYSTEM_NAMESPACE);
+        assert!(secrets.get_opt("gone").await.unwrap().is_none());
+        assert!(secrets.get_opt("acme").await.unwrap().is_some());
     }
 
     #[tokio::test]

@@ -94,6 +94,7 @@ impl Releases {
         if self.parts().releases.get_in(namespace, name).is_some() {
             return Err(Error::Exists(name.clone()));
         }
+        self.check_stays(workspace.as_str()).await?;
         self.check_requests(&workspace).await?;
         let reader = Reader::Workspace(workspace.to_string());
         let chart = self.parts().charts.get(source, &reader).await?;

@@ -16,6 +16,8 @@ pub enum Error {
     NotYours(String),
     #[error("`{0}` is no workspace of yours")]
     NoWorkspace(String),
+    #[error("workspace `{0}` is being removed: nothing can be added to it")]
+    Leaving(String),
     #[error("you may not {verb} releases in namespace `{namespace}`")]
     Forbidden { verb: String, namespace: String },
     #[error("{object} is in namespace `{namespace}`, which does not belong to workspace `{workspace}`")]
@@ -105,7 +107,11 @@ impl Error {
             | Self::NoOperation(_)
             | Self::NotDeployed(_)
             | Self::NoRevision(..) => Kind::NotFound,
-            Self::Exists(_) | Self::RepoExists(_) | Self::Changed(_) | Self::NotFailed(_) => Kind::Conflict,
+            Self::Exists(_)
+            | Self::RepoExists(_)
+            | Self::Leaving(_)
+            | Self::Changed(_)
+            | Self::NotFailed(_) => Kind::Conflict,
             Self::Invalid(_) | Self::Unstated(_) | Self::BadRepo { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Listening(_)

@@ -42,7 +42,7 @@ impl Releases {
         workspace: Option<&str>,
         archive: Bytes,
     ) -> Result<PackageReport, Error> {
-        let readers = readers(actor, workspace)?;
+        let readers = self.staying(readers(actor, workspace)?).await?;
         let size = archive.len();
         let found = self.parts().charts.upload(archive, &readers).await?;
         let chart = found.ready.chart();
@@ -60,6 +60,23 @@ impl Releases {
             has_schema: chart.schema.is_some(),
             deprecated: metadata.deprecated,
         })
+    }
+
+    /// The readers that are no workspaces that are being removed; an error if none is left.
+    async fn staying(&self, readers: Vec<Reader>) -> Result<Vec<Reader>, Error> {
+        let (mut staying, mut leaving) = (Vec::new(), None);
+        for reader in readers {
+            let checked = match &reader {
+                Reader::Workspace(name) => self.check_stays(name).await,
+                _ => Ok(()),
+            };
+            match checked {
+                Ok(()) => staying.push(reader),
+                Err(error @ Error::Leaving(_)) => leaving = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        leaving.filter(|_| staying.is_empty()).map_or(Ok(staying), Err)
     }
 }
 

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::core::ObjectMeta;
 use kube_types::marks::{CHART_PACKAGE, MANAGED_BY, REQUEST, WORKSPACE};
 use kube_types::release::{Options, Patch, Reference, ResolvedChart, RoleOverride, Source};
-use kube_types::{FIELD_MANAGER, HelmRequest, HelmRequestSpec, SYSTEM_NAMESPACE};
+use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest, HelmRequestSpec, SYSTEM_NAMESPACE};
 use serde::{Deserialize, Serialize};
 
 use super::Error;
@@ -198,8 +198,9 @@ impl Releases {
         }
     }
 
-    /// Forgets versions that are older than the history that is kept, unless one of Helm's records was made of them: each revision that
-    /// Helm keeps can be gone back to, however many versions made no revision.
+    /// Forgets versions that are older than the history that is kept, unless a revision of the release was made of them: a rollback
+    /// restores those, however many versions made no revision. The status lists the revisions. Labels of Helm records count for nothing, as
+    /// tenants write them.
     pub(super) async fn prune_versions(&self, request: &HelmRequest) -> Result<(), Error> {
         let (spec, name) = (&request.spec, request.name_any());
         let newest = spec.version;
@@ -217,9 +218,10 @@ impl Releases {
         if old.is_empty() {
             return Ok(());
         }
-        let storage = self.parts().helms.storage(&self.parts().clients, &spec.namespace);
-        let entries = storage.entries(&spec.release_name).await?;
-        let used: BTreeSet<i64> = entries.iter().filter_map(|entry| number(&entry.head.labels)).collect();
+        let releases = Api::<HelmRelease>::namespaced(self.parts().clients.own(), &spec.namespace);
+        let status = releases.get_opt(&spec.release_name).await?.and_then(|release| release.status);
+        let revisions = status.into_iter().flat_map(|status| status.revisions);
+        let used: BTreeSet<i64> = revisions.map(|revision| revision.version).collect();
         for (name, _) in old.iter().filter(|(_, version)| !used.contains(version)) {
             gone(self.kept().delete(name, &DeleteParams::default()).await.map(drop))?;
         }

@@ -115,6 +115,7 @@ impl Releases {
         let place = place(&workspace).map_err(|()| Error::NoWorkspace(workspace.clone()))?;
         may_write(actor, place.as_ref())?;
         check_name(&name)?;
+        self.check_stays(&workspace).await?;
         let object = object_name(&workspace, &name);
         let mut written = HelmRepo::new(
             &object,
@@ -224,6 +225,14 @@ impl Releases {
         let limit = MAX_REPOS as usize;
         if used >= limit {
             return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit });
+        }
+        Ok(())
+    }
+
+    /// Refuses objects for a workspace that is being removed. One that is written at the same moment is collected later.
+    pub(crate) async fn check_stays(&self, workspace: &str) -> Result<(), Error> {
+        if !workspace.is_empty() && self.parts().charts.store().is_leaving(workspace).await? {
+            return Err(Error::Leaving(workspace.to_owned()));
         }
         Ok(())
     }

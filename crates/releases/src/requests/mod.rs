@@ -12,6 +12,7 @@ pub(crate) mod wanted;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chart_store::failure::reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -109,13 +110,20 @@ impl Controller {
                         |found| whose(request, Arc::new(found)),
                     ))
                 }
-                // A namespace that is going or gone, a quota: what Kubernetes says is for those who asked.
-                Err(kube::Error::Api(status)) if matches!(status.code, 400..=404 | 422) => {
-                    Ok(Found::Refused(status.message.clone()))
-                }
-                Err(error) => {
-                    Err(error).doing(|| format!("make the release of request `{}`", request.name_any()))
-                }
+                // A namespace that is going or gone, a quota, what is not valid.
+                Err(error) => match refusal(&error) {
+                    Some(why) => {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            request = request.name_any(),
+                            "the release of a request was refused"
+                        );
+                        Ok(Found::Refused(why))
+                    }
+                    None => {
+                        Err(error).doing(|| format!("make the release of request `{}`", request.name_any()))
+                    }
+                },
             };
         };
         let Found::Ours(release) = whose(request, release) else {
@@ -207,6 +215,18 @@ fn whose(request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
     if wanted::belongs(&release, request) { Found::Ours(release) } else { Found::Taken(release.name_any()) }
 }
 
+/// Why Kubernetes does not take a release, for the status of its request, which tenants read. The words of Kubernetes are told where
+/// they are about the object or its quota. Others may name the identity of the platform, or be those of an admission webhook.
+fn refusal(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else { return None };
+    if !matches!(status.code, 400..=404 | 422) {
+        return None;
+    }
+    let is_of_object = matches!(status.code, 400 | 422) || status.message.contains("exceeded quota");
+    let told = is_of_object && !status.message.contains("admission webhook");
+    Some(if told { status.message.clone() } else { reason(error).to_owned() })
+}
+
 /// What is not there need not be removed.
 pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
     match done {
@@ -223,4 +243,36 @@ pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
 /// Whether nothing may be made of it before the finalizer is there.
 pub(crate) fn is_held(release: &HelmRelease) -> bool {
     release.finalizers().iter().any(|finalizer| finalizer == RELEASE_FINALIZER)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn refusal_tells_of_the_object_and_not_of_the_platform() {
+        let refused = |code: u16, message: &str| {
+            refusal(&kube::Error::Api(Box::new(Status::failure(message, "Refused").with_code(code))))
+        };
+        let invalid = "HelmRelease.longshore.dev \"web\" is invalid: spec.interval: too short";
+        let quota =
+            "helmreleases.longshore.dev \"web\" is forbidden: exceeded quota: count, used: 5, limited: 5";
+        for (code, message) in [(422, invalid), (400, "the object is not valid"), (403, quota)] {
+            assert_eq!(refused(code, message).as_deref(), Some(message));
+        }
+        let hidden = [
+            (403, "User \"system:serviceaccount:longshore-system:longshore\" cannot create resource"),
+            (403, "admission webhook \"a.example.com\" denied the request: exceeded quota"),
+            (400, "admission webhook \"a.example.com\" denied the request: secret"),
+            (404, "namespaces \"other\" not found"),
+        ];
+        for (code, message) in hidden {
+            let told = refused(code, message).unwrap();
+            assert!(!told.is_empty() && !told.contains('"') && !message.contains(&told), "{told}");
+        }
+        assert_eq!(refused(409, "conflict"), None);
+        assert_eq!(refused(500, "internal"), None);
+    }
 }

@@ -1,5 +1,5 @@
 //! Removal of objects that the platform keeps for a workspace outside of its namespaces: requests, values, repositories,
-//! credentials, tokens.
+//! credentials, packages, tokens.
 //!
 //! Each step reads the cluster, deletes by UID and can be repeated. Requests and releases are taken away by their own finalizers, so
 //! that what a release has in the cluster goes with it; a namespace waits for that for [`UNINSTALL_GRACE`], and in a namespace
@@ -109,6 +109,7 @@ impl Provisioner {
         let found = pages::all(&kept, &labelled, |secret: Secret| Some(secret.metadata)).await;
         let found = found.doing(|| format!("list the Secrets of workspace `{name}`"))?;
         self.delete_all(&kept, found).await?;
+        self.release_packages(workspace).await?;
         self.limit_tokens(&name).await
     }
 

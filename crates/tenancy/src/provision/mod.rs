@@ -16,6 +16,7 @@ mod leaving;
 mod lifetime;
 mod namespace;
 mod nodes;
+mod packages;
 mod pieces;
 mod removal;
 mod seen;

@@ -44,6 +44,35 @@ async fn credentials_of_a_repository_are_bounded() {
     stage.releases.create_repo(&owner(), new(MAX_CREDENTIALS)).await.unwrap();
 }
 
+/// What is made while the workspace is removed would stay for good.
+#[tokio::test]
+async fn workspace_that_is_being_removed_takes_no_repository_package_or_release() {
+    let stage = Stage::new().await;
+    let mut owner = developer();
+    owner.memberships.values_mut().for_each(|role| *role = WorkspaceRole::Admin);
+    let new = || NewRepo {
+        name: "charts".to_owned(),
+        workspace: SHOP.to_owned(),
+        url: "https://charts.example.com".to_owned(),
+        ..NewRepo::default()
+    };
+    let workspace = json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "Workspace",
+        "metadata": {"name": SHOP, "finalizers": ["example.com/kept"]}, "spec": {"namespaces": [{"name": SHOP}], "clusters": ["host"]}});
+    stage.world.apply([workspace]).await;
+    let workspaces: Api<kube_types::Workspace> = Api::all(stage.world.admin());
+    workspaces.delete(SHOP, &DeleteParams::default()).await.unwrap();
+    let releases = &stage.releases;
+    let source = Source::Archive(web());
+    let refused = [
+        releases.create_repo(&owner, new()).await.err(),
+        releases.keep_package(&owner, Some(SHOP), web()).await.err(),
+        releases.install(&developer(), &source, wanted("web", "")).await.err(),
+    ];
+    for refused in refused {
+        assert!(matches!(&refused, Some(Error::Leaving(name)) if name == SHOP), "{refused:?}");
+    }
+}
+
 #[tokio::test]
 async fn refusal_of_the_platforms_own_call_does_not_name_its_identity() {
     let stage = Stage::new().await;

@@ -10,6 +10,7 @@ use kube_types::release::{
 use kube_types::request::RunAs;
 
 use super::*;
+use crate::acts::VERSION;
 use crate::requests::DELETE_CLAIMS;
 use crate::stage::archive;
 
@@ -188,6 +189,10 @@ async fn pruning_keeps_versions_that_helm_records_refer_to() {
     until_deployed(&stage, 1).await;
     releases.upgrade(&me, SHOP, "web", values("greeting: two\n"), Asked::default()).await.unwrap();
     until_deployed(&stage, 2).await;
+    // A tenant writes what it wants on the record.
+    let stripped = Patch::Merge(json!({"metadata": {"labels": {VERSION: null}}}));
+    let record = secret_name("web", 1);
+    stage.of::<Secret>().patch(&record, &PatchParams::default(), &stripped).await.unwrap();
     for _ in 0..3 {
         releases.suspend(&me, SHOP, "web", Asked::default()).await.unwrap();
         releases.resume(&me, SHOP, "web", Asked::default()).await.unwrap();
@@ -198,6 +203,9 @@ async fn pruning_keeps_versions_that_helm_records_refer_to() {
     releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
     until_deployed(&stage, 9).await;
     assert_eq!(greeting(&stage).await.as_deref(), Some("one"));
+    // Not by the record: that would act as the deployer, without patches and overrides.
+    let back = request(&stage).await.spec;
+    assert_eq!((back.run_as.user, back.rollback_of), (developer_id().to_string(), Some(1)));
 }
 
 #[tokio::test]

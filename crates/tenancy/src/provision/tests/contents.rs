@@ -1,7 +1,7 @@
 //! What the platform keeps for a workspace goes with it, and with a namespace what is in that one.
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, ResourceQuota};
-use kube_types::{HelmRepo, HelmRequest};
+use kube_types::{HelmPackage, HelmRepo, HelmRequest};
 
 use super::*;
 
@@ -61,6 +61,22 @@ pub(super) async fn give_token(world: &World, id: &str, scopes: &str) {
         .await;
 }
 
+/// Packages that these workspaces read, given by UID.
+async fn keep_packages(world: &World, packages: &[(&str, &[&str])]) {
+    let own = "longshore.dev/v1alpha1";
+    let package = |(name, readers): &(&str, &[&str])| {
+        let entries = readers
+            .iter()
+            .map(|reader| (format!("{}{reader}", marks::READER_PREFIX), json!("some 2026-01-02T03:04:05Z")));
+        let recorded = (marks::READERS_RECORDED.to_owned(), json!("true"));
+        let annotations: serde_json::Map<_, _> = entries.chain([recorded]).collect();
+        json!({"apiVersion": own, "kind": "HelmPackage", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"digest": format!("sha256:{:064}", 0), "size": 1, "chunks": 1,
+                "chart": {"name": "db", "version": "1.0.0"}, "origin": "upload"}})
+    };
+    world.apply(packages.iter().map(package)).await;
+}
+
 /// The names of what the platform keeps for workspaces.
 pub(super) async fn kept(world: &World) -> Vec<String> {
     let all = ListParams::default();
@@ -92,6 +108,41 @@ async fn storage(world: &World, namespace: &str) -> Option<String> {
     let quotas: Api<ResourceQuota> = Api::namespaced(world.admin(), namespace);
     let quota = quotas.get_opt("longshore").await.unwrap()?;
     Some(quota.spec?.hard?["requests.storage"].0.clone())
+}
+
+#[tokio::test]
+async fn removed_workspace_is_no_reader_and_takes_packages_that_nothing_else_keeps() {
+    let (world, clock) = (world().await, HeldClock::new());
+    create(&world, &workspace("acme", &[(ID, "admin")])).await;
+    until_reached(&world, &Fault::none(), &clock, "ready", async || is_ready(&world, "acme").await).await;
+    let uid = get::<Workspace>(&world, "acme").await.unwrap().uid().unwrap();
+    let packages: [(&str, &[&str]); 6] = [
+        ("pkg-alone", &[&uid]),
+        ("pkg-everyone", &[&uid, "everyone"]),
+        ("pkg-foreign", &["other"]),
+        ("pkg-kept", &[&uid]),
+        ("pkg-requested", &[&uid]),
+        ("pkg-shared", &[&uid, "other"]),
+    ];
+    keep_packages(&world, &packages).await;
+    world
+        .apply([
+            json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRequest", "metadata": {"name": "req-other"},
+                "spec": {"releaseName": "db", "workspace": "other", "cluster": "host", "namespace": "other",
+                    "source": {"package": "pkg-requested"}, "version": 1, "runAs": {"user": ID, "uid": "1"},
+                    "chart": {"name": "db", "version": "1.0.0", "package": "pkg-requested"}}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "longshore.dev/values", "metadata": {
+                "name": "req-other.v1.a", "namespace": SYSTEM_NAMESPACE, "labels": {marks::CHART_PACKAGE: "pkg-kept"}}}),
+        ])
+        .await;
+    delete::<Workspace>(&world, "acme").await;
+    let removed = async || get::<Workspace>(&world, "acme").await.is_none().then_some(());
+    until_reached(&world, &Fault::none(), &clock, "removed", removed).await;
+    let left = Api::<HelmPackage>::all(world.admin()).list(&ListParams::default()).await.unwrap();
+    let names: Vec<String> = left.items.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["pkg-everyone", "pkg-foreign", "pkg-kept", "pkg-requested", "pkg-shared"]);
+    let carries = |package: &HelmPackage| package.annotations().keys().any(|key| key.contains(&uid));
+    assert!(!left.items.iter().any(carries), "{:?}", left.items);
 }
 
 #[tokio::test]

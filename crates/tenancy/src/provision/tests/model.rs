@@ -449,12 +449,17 @@ impl Model {
             tokio::select! {
                 () = crate::provision::run(tenancy) => panic!("the controllers ended"),
                 () = fault.cut() => {}
-                () = until(what, async || self.settled().await.ok()) => {}
+                () = until(what, self.settling(what)) => {}
             }
         }
-        let mut last = String::new();
-        let began = Instant::now();
-        let settled = async || match self.settled().await {
+        until_reached(&self.world, &Fault::none(), &self.clock, what, self.settling(what)).await;
+        self.check(what).await;
+    }
+
+    /// Asks whether the cluster is as the model says. After a long time it prints what differs.
+    fn settling<'m>(&'m self, what: &'m str) -> impl AsyncFnMut() -> Option<()> + 'm {
+        let (mut last, began) = (String::new(), Instant::now());
+        async move || match self.settled().await {
             Ok(()) => Some(()),
             Err(missing) => {
                 if missing != last && began.elapsed() > Duration::from_secs(50) {
@@ -463,9 +468,7 @@ impl Model {
                 }
                 None
             }
-        };
-        until_reached(&self.world, &Fault::none(), &self.clock, what, settled).await;
-        self.check(what).await;
+        }
     }
 
     /// Whether the cluster is as the model says; otherwise what differs.
@@ -478,7 +481,8 @@ impl Model {
                 appear(&self.world, node).await.ok_or_else(|| format!("{node} has not joined"))?;
             }
             let (_, nodes) = nodes_of(&self.world, &account.name).await;
-            if !nodes.iter().eq(&account.nodes) {
+            // In the order in which they joined.
+            if nodes.iter().collect::<BTreeSet<_>>() != account.nodes.iter().collect() {
                 return Err(format!("account {} has the nodes {nodes:?}", account.id));
             }
             let own = self.workspaces.iter().filter_map(|(name, shared)| {

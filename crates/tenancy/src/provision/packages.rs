@@ -1,0 +1,112 @@
+//! Packages of charts that a removed workspace read: its reader entry goes, and with it a package that nothing else keeps.
+//!
+//! Each package is changed as it was read, or not at all: a conflict ends the reconcile, and the next one reads it again.
+
+use std::collections::BTreeSet;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::core::ObjectMeta;
+use kube::{Api, ResourceExt};
+use kube_types::marks::{CHART_PACKAGE, READER_PREFIX};
+use kube_types::{HelmPackage, HelmRelease, HelmRequest, Workspace};
+use serde_json::json;
+
+use super::removal::gone;
+use super::{AT_ONCE, Doing, ProvisionError, Provisioner};
+use crate::{pages, secrets};
+
+/// A package that the workspace read.
+struct Read {
+    metadata: ObjectMeta,
+    /// Whether it has other readers.
+    shared: bool,
+}
+
+impl Read {
+    fn of(package: HelmPackage, own: &str) -> Option<Self> {
+        let is_other = |key: &String| key.starts_with(READER_PREFIX) && key != own;
+        package
+            .annotations()
+            .contains_key(own)
+            .then(|| Self { shared: package.annotations().keys().any(is_other), metadata: package.metadata })
+    }
+
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl Provisioner {
+    /// Removes a workspace from the readers of packages. A package without another reader is deleted, unless an object refers to it.
+    pub(super) async fn release_packages(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
+        let Some(uid) = workspace.uid() else { return Ok(()) };
+        let own = format!("{READER_PREFIX}{uid}");
+        let found =
+            pages::all(&self.api::<HelmPackage>(), &ListParams::default(), |package| Read::of(package, &own))
+                .await;
+        let found = found.doing(|| format!("list the packages of workspace `{}`", workspace.name_any()))?;
+        let referred = if found.iter().all(|package| package.shared) {
+            BTreeSet::new()
+        } else {
+            self.referred_packages().await?
+        };
+        let release = async |package: Read| {
+            if package.shared || referred.contains(package.name()) {
+                self.drop_reader(&package, &own).await
+            } else {
+                self.delete_package(&package).await
+            }
+        };
+        stream::iter(found).map(release).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    /// The packages that requests, their kept versions and releases refer to. The spec of a release is written by tenants: it counts
+    /// only where no workspace has the namespace.
+    async fn referred_packages(&self) -> Result<BTreeSet<String>, ProvisionError> {
+        let all = ListParams::default();
+        let requested = |request: HelmRequest| Some(request.spec.chart.package);
+        let requested = pages::all(&self.api::<HelmRequest>(), &all, requested).await;
+        let labelled = all.clone().labels(CHART_PACKAGE);
+        let kept = |mut secret: Secret| secret.labels_mut().remove(CHART_PACKAGE);
+        let kept = pages::all(&secrets::api(self.client.clone()), &labelled, kept).await;
+        let deployed = |release: HelmRelease| {
+            let is_tenants = self.directory.workspace_of(&release.namespace().unwrap_or_default()).is_some();
+            let stated = release.spec.source.filter(|_| !is_tenants).and_then(|source| source.package);
+            let deployed = release.status.and_then(|status| status.chart).map(|chart| chart.package);
+            Some([stated, deployed])
+        };
+        let deployed = pages::all(&Api::<HelmRelease>::all(self.client.clone()), &all, deployed).await;
+        let doing = || "list the objects that refer to packages".to_owned();
+        let deployed = deployed.doing(doing)?.into_iter().flatten().flatten();
+        Ok(requested.doing(doing)?.into_iter().chain(kept.doing(doing)?).chain(deployed).collect())
+    }
+
+    async fn drop_reader(&self, package: &Read, own: &str) -> Result<(), ProvisionError> {
+        let name = package.name();
+        let patch = json!({"metadata": {
+            "uid": package.metadata.uid,
+            "resourceVersion": package.metadata.resource_version,
+            "annotations": {own: null},
+        }});
+        let patched =
+            self.api::<HelmPackage>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        gone(patched.map(drop)).doing(|| format!("remove a reader of package `{name}`"))
+    }
+
+    async fn delete_package(&self, package: &Read) -> Result<(), ProvisionError> {
+        let name = package.name();
+        let as_read = Preconditions {
+            uid: package.metadata.uid.clone(),
+            resource_version: package.metadata.resource_version.clone(),
+        };
+        let params = DeleteParams {
+            preconditions: Some(as_read),
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        let deleted = self.api::<HelmPackage>().delete(name, &params).await;
+        gone(deleted.map(drop)).doing(|| format!("delete package `{name}`"))
+    }
+}
