@@ -7,6 +7,7 @@ use std::rc::Rc;
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::go::regexp::Expression;
+use helm_template::json::{self, Style};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
@@ -91,6 +92,15 @@ impl<'d> Compiler<'d> {
             self.exceeded.get_or_insert(why);
         }
         self.exceeded.is_none()
+    }
+
+    /// A value of a schema as JSON. The memory is for the text and for its copy in messages.
+    pub fn written(&self, data: &Data) -> Result<String, String> {
+        let text = json::write(data, Style::Plain).unwrap_or_default();
+        let counted = self.budget.charge(text.len() as u64 / 4);
+        let counted = counted.and_then(|()| self.budget.take(size_of::<String>() + 2 * text.len()));
+        counted.map_err(|why| why.to_string())?;
+        Ok(text)
     }
 
     pub fn pattern(&mut self, text: &Str) -> Result<Pattern, String> {

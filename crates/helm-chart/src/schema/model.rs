@@ -1,12 +1,13 @@
 //! A schema, compiled: what its keywords say, with subschemas by number.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use helm_template::budget::Budget;
+use helm_template::budget::{Budget, VALUE_BYTES, weigh};
 use helm_template::data::Data;
 use helm_template::go::regexp::{Expression, Subject};
+use helm_template::json::{self, Style};
 use helm_template::value::Str;
 
 /// The number of a schema among [`Schemas`].
@@ -65,6 +66,13 @@ impl<'b> Schemas<'b> {
         self.work(count / 32)
     }
 
+    /// A value as JSON, by which Helm 3 compares; nothing if there has been too much work. A number that JSON cannot write does not
+    /// come from values or schemas.
+    pub fn written(&self, data: &Data) -> Option<String> {
+        let allowed = self.work(weigh(data) / VALUE_BYTES);
+        allowed.then(|| json::write(data, Style::Plain).unwrap_or_default())
+    }
+
     /// Counts the bytes of a message; false if it must not be written.
     pub fn write(&self, bytes: usize) -> bool {
         match self.budget.charge(bytes as u64 / 4).and_then(|()| self.budget.take(bytes)) {
@@ -102,6 +110,13 @@ impl<'b> Schemas<'b> {
 pub struct Pattern {
     pub text: Str,
     pub expression: Rc<Expression>,
+}
+
+/// What `enum` allows, written as JSON.
+pub struct Choices {
+    pub texts: HashSet<String>,
+    /// All of them in order, for messages.
+    pub shown: String,
 }
 
 /// What holds for members and elements that no other keyword speaks of.
@@ -188,8 +203,12 @@ pub struct Schema {
     /// Those of all that belongs to it, if it has an address of its own.
     pub dynamic_anchors: BTreeMap<Str, Id>,
     pub types: Vec<Type>,
+    /// `const` and `enum` as Helm 4 compares them.
     pub constant: Option<Data>,
     pub choices: Option<Vec<Data>>,
+    /// `const` and `enum` as Helm 3 compares them: written as JSON.
+    pub written_constant: Option<String>,
+    pub written_choices: Option<Choices>,
     pub not: Option<Id>,
     pub all_of: Vec<Id>,
     pub any_of: Vec<Id>,

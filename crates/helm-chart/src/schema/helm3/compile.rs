@@ -1,5 +1,7 @@
 //! Reading a schema as gojsonschema does: it checks what it reads as it goes.
 
+use std::collections::HashSet;
+
 use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::profile::Profile;
@@ -7,7 +9,7 @@ use helm_template::value::Str;
 
 use super::super::compile::{Compiler, Draught};
 use super::super::document::{Document, Found, Missing, Target};
-use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::model::{Choices, Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::number;
 
 /// Without `$schema`, or with one that it does not know, all drafts hold at once.
@@ -304,9 +306,10 @@ fn limits(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
     match from.get("required") {
         None => {}
         Some(Data::List(names)) => {
+            let mut seen = HashSet::new();
             for name in names {
                 let Data::String(name) = name else { return Err("required items must be string".to_owned()) };
-                if schema.required.contains(name) {
+                if !seen.insert(name) {
                     return Err("required items must be unique".to_owned());
                 }
                 schema.required.push(name.clone());
@@ -327,17 +330,24 @@ fn limits(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
 fn choices(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
     if schema.draft >= 6 {
         schema.contains = from.one("contains");
-        schema.constant = from.get("const").cloned();
+        schema.written_constant = from.get("const").map(|data| from.compiler.written(data)).transpose()?;
     }
     match from.get("enum") {
         None => {}
         Some(Data::List(items)) => {
-            let twice = |(at, item): (usize, &Data)| items.iter().take(at).any(|before| before == item);
-            if items.iter().enumerate().any(twice) {
-                return Err("enum items must be unique".to_owned());
+            let mut choices = Choices { texts: HashSet::with_capacity(items.len()), shown: String::new() };
+            for item in items {
+                let text = from.compiler.written(item)?;
+                if !choices.texts.is_empty() {
+                    choices.shown += ", ";
+                }
+                choices.shown += &text;
+                if !choices.texts.insert(text) {
+                    return Err("enum items must be unique".to_owned());
+                }
             }
             // An empty list of choices restricts nothing.
-            schema.choices = (!items.is_empty()).then(|| items.clone());
+            schema.written_choices = (!items.is_empty()).then_some(choices);
         }
         Some(_) => return Err("enum must be of an array".to_owned()),
     }

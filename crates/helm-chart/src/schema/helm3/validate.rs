@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
 
 use super::super::format;
 use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
@@ -274,7 +273,8 @@ impl<'s> Checker<'s> {
         if schema.unique {
             let mut seen = HashMap::new();
             for (index, item) in items.iter().enumerate() {
-                if let Some(before) = seen.insert(written(item), index) {
+                let Some(text) = self.schemas.written(item) else { break };
+                if let Some(before) = seen.insert(text, index) {
                     result.fail(place, &format!("array items[{before},{index}] must be unique"));
                 }
             }
@@ -308,6 +308,11 @@ impl<'s> Checker<'s> {
         place: &Place,
         depth: usize,
     ) -> Checked {
+        // What is looked up in the members, whatever their number.
+        let named = schema.required.len() + schema.properties.len() + schema.dependencies.len();
+        if !self.schemas.compare(named) {
+            return Err(unable(&self.schemas.stopped().unwrap_or_default()));
+        }
         let count = i64::try_from(members.len()).unwrap_or(i64::MAX);
         if let Some(min) = schema.min_properties.filter(|min| count < *min) {
             result.fail(place, &format!("Must have at least {min} properties"));
@@ -375,28 +380,20 @@ fn has_type(schema: &Schema, data: &Data) -> bool {
 }
 
 fn common(schema: &Schema, data: &Data, result: &mut Outcome<'_>, place: &Place) {
-    if let Some(constant) = &schema.constant {
-        let allowed = written(constant);
-        if written(data) != allowed {
-            result.fail(place, &format!("{} does not match: {allowed}", place.field()));
-        }
-    }
-    if let Some(choices) = &schema.choices
-        && result.schemas.compare(16 * choices.len())
+    if (schema.written_constant.is_some() || schema.written_choices.is_some())
+        && let Some(given) = result.schemas.written(data)
     {
-        let given = written(data);
-        if !choices.iter().any(|choice| written(choice) == given) {
-            let choices: Vec<String> = choices.iter().map(written).collect();
-            let text = format!("{} must be one of the following: {}", place.field(), choices.join(", "));
+        if let Some(constant) = schema.written_constant.as_ref().filter(|constant| **constant != given) {
+            result.fail(place, &format!("{} does not match: {constant}", place.field()));
+        }
+        if let Some(choices) =
+            schema.written_choices.as_ref().filter(|choices| !choices.texts.contains(&given))
+        {
+            let text = format!("{} must be one of the following: {}", place.field(), choices.shown);
             result.fail(place, &text);
         }
     }
     result.score += 1;
-}
-
-/// As JSON. A number that JSON cannot write does not come from values or schemas.
-fn written(data: &Data) -> String {
-    json::write(data, Style::Plain).unwrap_or_default()
 }
 
 fn numeric(schema: &Schema, data: &Data, result: &mut Outcome<'_>, place: &Place) {

@@ -1,5 +1,6 @@
 //! Holding values against a schema as jsonschema does.
 
+use helm_template::budget::VALUE_BYTES;
 use helm_template::data::{Data, Members};
 use helm_template::value::Str;
 
@@ -181,7 +182,7 @@ impl<'c> Checker<'c> {
                 format!("got {}, want {}", Type::of(data).name(), wanted.join(" or "))
             }));
         }
-        if let Some(constant) = schema.constant.as_ref().filter(|constant| !equal(data, constant)) {
+        if let Some(constant) = schema.constant.as_ref().filter(|constant| !self.equal(data, constant)) {
             return Err(self.failure(|| match constant {
                 Data::List(_) | Data::Map(_) => "'const' failed".to_owned(),
                 constant => format!("value must be {}", shown(constant)),
@@ -189,7 +190,7 @@ impl<'c> Checker<'c> {
         }
         if let Some(choices) = &schema.choices
             && self.schemas.compare(choices.len())
-            && !choices.iter().any(|choice| equal(data, choice))
+            && !choices.iter().any(|choice| self.equal(data, choice))
         {
             return Err(self.failure(|| match &choices[..] {
                 choices if choices.iter().any(|choice| matches!(choice, Data::List(_) | Data::Map(_))) => {
@@ -257,7 +258,8 @@ impl<'c> Checker<'c> {
         let count = members.len();
         self.limit("minProperties", schema.min_properties, count, |count, min| count < min);
         self.limit("maxProperties", schema.max_properties, count, |count, max| count > max);
-        if !self.schemas.compare(members.len() + schema.required.len()) {
+        let named = schema.required.len() + schema.dependencies.len() + schema.dependents.len();
+        if !self.schemas.compare(members.len() + named) {
             return;
         }
         let missing = absent(members, &schema.required);
@@ -372,13 +374,20 @@ impl<'c> Checker<'c> {
         self.contains(items);
     }
 
+    /// Whether two values say the same; not if there has been too much work.
+    fn equal(&self, a: &Data, b: &Data) -> bool {
+        let mut compared = 0;
+        let same = equal(a, b, &mut compared);
+        self.schemas.compare(compared) && same
+    }
+
     /// The first element that was there before, and where.
     fn twins(&self, items: &[Data]) -> Option<(usize, usize)> {
         for (second, item) in items.iter().enumerate() {
             if !self.schemas.work(second) {
                 return None;
             }
-            if let Some(first) = items.iter().take(second).position(|other| equal(other, item)) {
+            if let Some(first) = items.iter().take(second).position(|other| self.equal(other, item)) {
                 return Some((first, second));
             }
         }
@@ -640,14 +649,25 @@ fn absent(members: &Members, names: &[Str]) -> Vec<Str> {
     names.iter().filter(|name| !members.contains_key(*name)).cloned().collect()
 }
 
-/// Whether two values say the same; numbers by what they are worth.
-fn equal(a: &Data, b: &Data) -> bool {
+/// Whether two values say the same; numbers by what they are worth. Adds what was compared: values, and pieces of texts.
+fn equal(a: &Data, b: &Data, compared: &mut usize) -> bool {
+    *compared += 1;
     match (a, b) {
-        (Data::List(a), Data::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Data::List(a), Data::List(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b, compared))
+        }
         (Data::Map(a), Data::Map(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|((ak, a), (bk, b))| ak == bk && equal(a, b))
+            a.len() == b.len()
+                && a.iter().zip(b).all(|((ak, a), (bk, b))| {
+                    *compared += ak.len() / VALUE_BYTES;
+                    ak == bk && equal(a, b, compared)
+                })
         }
         (Data::Int(_) | Data::Float(_), Data::Int(_) | Data::Float(_)) => number::of(a) == number::of(b),
+        (Data::String(a), Data::String(b)) => {
+            *compared += a.len().min(b.len()) / VALUE_BYTES;
+            a == b
+        }
         (a, b) => a == b,
     }
 }

@@ -176,7 +176,66 @@ pub fn cases() -> Vec<Case> {
             let list: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
             files(&[("values.yaml", &format!("list: [{}]\n", list.join(","))), ("values.schema.json", r#"{"properties": {"list": {"uniqueItems": true}}}"#)])
         }),
+        Case::new("schema: thirty thousand values against a long constant, as Helm 3", &["evil", "too much"], || {
+            of_items(&"x,".repeat(30_000), &format!(r#"{{"const": "{}"}}"#, "c".repeat(1_000_000)), Profile::Helm3)
+        }),
+        Case::new("schema: thirty thousand values against one long choice, as Helm 3", &["evil", "too much"], || {
+            of_items(&"x,".repeat(30_000), &format!(r#"{{"enum": ["{}"]}}"#, "c".repeat(1_000_000)), Profile::Helm3)
+        }),
+        Case::new("schema: a hundred thousand choices, as Helm 3", &[], || {
+            let choices: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
+            of_items("1,", &format!(r#"{{"enum": [{}]}}"#, choices.join(",")), Profile::Helm3)
+        }),
+        Case::new("schema: a hundred thousand required members, as Helm 3", &["evil"], || {
+            let names: Vec<_> = (0..100_000).map(|n| format!("\"n{n}\"")).collect();
+            Attack { profile: Profile::Helm3, ..schema(&format!(r#"{{"required": [{}]}}"#, names.join(","))) }
+        }),
+        Case::new("schema: a list that many schemas want without repetitions, as Helm 3", &["evil", "too much work"], || {
+            let unique = vec![r#"{"uniqueItems": true}"#; 5_000].join(",");
+            let list: String = (0..30_000).map(|n| format!("{n},")).collect();
+            of_list(&list, &format!(r#"{{"allOf": [{unique}]}}"#), Profile::Helm3)
+        }),
+        Case::new("schema: a long list that many schemas compare with another", &["evil", "too much work"], || {
+            let zeros = vec!["0"; 60_000].join(",");
+            let constants = vec![r##"{"$ref": "#/$defs/d"}"##; 5_000].join(",");
+            files(&[
+                ("values.yaml", &format!("list: [{zeros}]\n")),
+                ("values.schema.json", &format!(r#"{{"properties": {{"list": {{"allOf": [{constants}]}}}}, "$defs": {{"d": {{"const": [{zeros}]}}}}}}"#)),
+            ])
+        }),
+        dependencies_of_empty_members(Profile::Helm3),
+        dependencies_of_empty_members(Profile::Helm4),
     ]
+}
+
+/// Members that have none of fifty thousand names with dependencies.
+fn dependencies_of_empty_members(profile: Profile) -> Case {
+    Case::new(
+        &format!("schema: dependencies of what is not there, as {profile:?}"),
+        &["evil", "too much"],
+        move || {
+            let named: Vec<_> = (0..50_000).map(|n| format!(r#""{n}": ["a"]"#)).collect();
+            of_items(
+                &"{},".repeat(50_000),
+                &format!(r#"{{"dependencies": {{{}}}}}"#, named.join(",")),
+                profile,
+            )
+        },
+    )
+}
+
+/// A list of these items and its schema.
+fn of_list(items: &str, schema: &str, profile: Profile) -> Attack {
+    let attack = files(&[
+        ("values.yaml", &format!("list: [{items}]\n")),
+        ("values.schema.json", &format!(r#"{{"properties": {{"list": {schema}}}}}"#)),
+    ]);
+    Attack { profile, ..attack }
+}
+
+/// A list of these items and the schema of each.
+fn of_items(items: &str, schema: &str, profile: Profile) -> Attack {
+    of_list(items, &format!(r#"{{"items": {schema}}}"#), profile)
 }
 
 /// A link that leads back up is followed, as by Helm, but not for ever.

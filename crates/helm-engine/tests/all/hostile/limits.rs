@@ -1,10 +1,11 @@
-//! Parts of a chart at their limits: templates, files, CRDs and values as large as a server takes them.
+//! Parts of a chart at their limits: files, CRDs and values as large as a server takes them, and templates as large as a debug build
+//! stands.
 
 use std::fmt::Write as _;
 
 use super::{Attack, Case, files};
 
-/// The most that the templates of a chart have on a server, and its values.
+/// A quarter of the templates that a server takes (`LARGEST_TEMPLATES` of the chart store), and the most of values.
 const TEMPLATES: usize = 4 << 20;
 const VALUES: usize = 2 << 20;
 
