@@ -27,19 +27,19 @@ pub struct Limits {
     pub reserve: usize,
     /// Slow reconciles at once.
     pub slow: usize,
-    /// The most slow reconciles of one tenant.
+    /// Maximum number of slow reconciles of one tenant.
     pub slow_share: usize,
-    /// When a reconcile counts as slow.
+    /// Age from which a reconcile is slow.
     pub slow_after: Duration,
-    /// When a reconcile is cancelled and counts as failed.
+    /// Age at which a reconcile is cancelled and counts as failed.
     pub deadline: Duration,
 }
 
-/// The deadline of a reconcile where a controller sets none. Each of its calls has a shorter one.
+/// Deadline of a reconcile in controllers that set none. Each API call has a shorter timeout.
 pub const DEADLINE: Duration = Duration::from_mins(15);
 
 impl From<usize> for Limits {
-    /// So many slots without shares: for controllers each of whose keys is a tenant of its own.
+    /// That many slots without shares, for controllers in which each key is a tenant of its own.
     fn from(slots: usize) -> Self {
         let slots = slots.max(1);
         Self {
@@ -89,8 +89,7 @@ pub(super) struct Usage {
     pub waiting: usize,
     pub active: usize,
     pub slow: usize,
-    /// Since when no key has got a slot although the next tenant waits and is below its share. A long queue that moves is not
-    /// starving.
+    /// Since when no key has got a slot although the next waiting tenant is below its share. A long queue that moves is not starving.
     pub starving_since: Option<Instant>,
 }
 
@@ -109,7 +108,7 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// Queues a key. The caller sees to it that a key waits once, and not while it runs.
+    /// Queues a key. The caller must not push a key that waits or runs.
     pub fn push(&mut self, tenant: &str, key: K, now: Instant) {
         let arrival = self.arrivals;
         self.arrivals = self.arrivals.wrapping_add(1);
@@ -161,12 +160,12 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// When [`Slots::demote`] has something to do.
+    /// Time at which [`Slots::demote`] must run next.
     pub fn wakes(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Moves slow reconciles out of the active slots as far as there is room. `tenant_of` names the tenant of a key.
+    /// Moves slow reconciles from active to slow slots while those have capacity. `tenant_of` names the tenant of a key.
     pub fn demote(&mut self, now: Instant, tenant_of: impl Fn(&K) -> String) {
         while let Some((at, key)) = self.timers.pop_first() {
             if at > now {
@@ -192,7 +191,7 @@ impl<K: Ord + Clone> Slots<K> {
                     self.active -= 1;
                     self.slow += 1;
                 }
-                // Tried again later: others may have ended by then.
+                // Retried later, when slow reconciles may have ended.
                 Some(false) => _ = again.map(|again| self.timers.insert((again, key))),
                 None => {}
             }
@@ -211,7 +210,7 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// Whether a tenant that holds so many active slots may have another.
+    /// Whether a tenant that holds this many active slots may have another.
     fn admits(&self, held: usize) -> bool {
         let Limits { active, active_share, reserve, .. } = self.limits;
         let limit = if held == 0 {
@@ -224,7 +223,7 @@ impl<K: Ord + Clone> Slots<K> {
         self.active < limit
     }
 
-    /// Changes a tenant and its place among those that wait.
+    /// Changes a tenant and updates its position in the ready set.
     fn update<R>(&mut self, name: &str, change: impl FnOnce(&mut Tenant<K>) -> R) -> R {
         let tenant = self.tenants.entry(name.to_owned()).or_insert_with(|| Tenant {
             waiting: VecDeque::new(),

@@ -236,7 +236,7 @@ impl Runtime {
     }
 }
 
-/// Reports how a queue does.
+/// Reports the state of one queue.
 pub(super) struct QueueHealth<'a> {
     runtime: &'a Runtime,
     controller: &'static str,
