@@ -4,7 +4,7 @@
 //!
 //! Modules:
 //! - [`routes`]: the route table; [`route`], [`needs`]: the type of a row and its authorisation requirement
-//! - [`layers`]: middleware for every request; [`origin`]: `Host` and cross-site checks
+//! - [`layers`]: middleware for every request; `origin`: `Host` and cross-site checks
 //! - [`door`]: the guard before each handler, with [`peer`], [`credentials`], [`params`], [`trail`], [`until_revoked`], [`until_stopped`]
 //! - [`budget`]: memory limits per caller
 //! - [`call`], [`query`], [`sent`]: request types; [`answer`], [`actions`], [`problem`], [`dialect`]: response types

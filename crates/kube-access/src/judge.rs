@@ -16,8 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 /// Lease duration without renewal.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// Maximum duration that a candidate honours, whatever the Lease says: otherwise anybody who may write Leases could block an operation
-/// for ever.
+/// Maximum duration that a candidate honours, whatever the Lease says: otherwise a client that may write Leases could block an operation
+/// indefinitely.
 pub const BELIEVED: Duration = Duration::from_mins(1);
 /// Renewal interval, and timeout of one call.
 pub const RENEW: Duration = Duration::from_millis(3_333);

@@ -20,7 +20,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::LogFormat;
 
-/// Log lines that were dropped since the start, and those of them that no later line has reported.
+/// Log lines dropped since the start, and how many of them no later line has reported.
 static LOST: AtomicU64 = AtomicU64::new(0);
 static UNREPORTED: AtomicU64 = AtomicU64::new(0);
 static LOST_AUDIT: AtomicU64 = AtomicU64::new(0);

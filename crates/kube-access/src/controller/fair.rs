@@ -1,13 +1,15 @@
 //! Slots of a controller, shared fairly among tenants.
 //!
-//! A reconcile holds an active slot. One that runs for longer than [`Limits::slow_after`] waits for something outside, such as a
-//! registry or pods, and moves to the slow slots, so that it keeps nobody from being reconciled; if its tenant's share of
-//! those is used up, it stays where it is. A free active slot goes to the waiting tenant that holds the fewest; among equals, to
-//! the one that has waited longest.
+//! A reconcile holds an active slot. A reconcile older than [`Limits::slow_after`] is waiting for something external, such as a registry or
+//! pods. It moves to a slow slot, so that it does not block others; if its tenant's share of slow slots is used up, it keeps its active
+//! slot. A free active slot goes to the waiting tenant that holds the fewest; among equals, to the one that has waited longest.
 //!
-//! Invariants: a tenant without an active slot gets one as long as any is free; a tenant below its share gets one unless only the reserve
-//! is left; a tenant at its share gets one only while no tenant below its share waits and half of the slots are free. So however many
-//! reconciles of one tenant hang, at least half of the active slots serve the others.
+//! Invariants:
+//! - A tenant without an active slot gets one while any is free.
+//! - A tenant below its share gets one unless only the reserve is left.
+//! - A tenant at its share gets one only while no tenant below its share waits and half of the slots are free.
+//!
+//! So however many reconciles of one tenant hang, at least half of the active slots serve the others.
 //!
 //! Pure: time is an argument.
 
@@ -19,13 +21,13 @@ use tokio::time::Instant;
 /// The slots of one controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Reconciles at once, without the slow ones.
+    /// Maximum number of concurrent reconciles, without the slow ones.
     pub active: usize,
     /// A tenant's share of them while others wait.
     pub active_share: usize,
     /// Active slots that only tenants without an active slot get.
     pub reserve: usize,
-    /// Slow reconciles at once.
+    /// Maximum number of concurrent slow reconciles.
     pub slow: usize,
     /// Maximum number of slow reconciles of one tenant.
     pub slow_share: usize,
