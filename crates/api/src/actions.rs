@@ -1,4 +1,4 @@
-//! What whoever asks may do with an object: the rows of the route table that change it, asked as the door would ask them.
+//! Actions that a caller may take on an object: the mutating rows of the route table, checked as the route guard checks them.
 
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ impl Action {
         self.id
     }
 
-    /// Whether somebody else than this caller could do it.
+    /// Whether the caller lacks the role, while callers with another role may do it.
     pub fn is_for_others(&self) -> bool {
         self.reason.as_ref().is_some_and(|reason| reason.kind == "role")
     }
@@ -55,8 +55,8 @@ static ACTS: LazyLock<Vec<Act>> = LazyLock::new(|| {
     changing.map(|row| Act { path: row.path, id: row.act, needs: row.needs }).collect()
 });
 
-/// What `actor` may do with the object at `path`, a path of the route table whose names have these values. What the object's
-/// state forbids everybody is in `blocked`, by act, with a word that says why.
+/// The actions of `actor` on the object at `path`, a path of the route table whose parameters have these values. `blocked` lists
+/// the actions that the object's state forbids to every caller, by id, with a reason code.
 pub fn actions(
     actor: &Actor,
     path: &str,
@@ -67,7 +67,7 @@ pub fn actions(
     of_params(actor, path, &params, blocked)
 }
 
-/// As [`actions`], where the values of the names are known already.
+/// As [`actions`], with parsed parameters.
 pub fn of_params(
     actor: &Actor,
     path: &str,

@@ -1,4 +1,4 @@
-//! What a handler gives back: an object, a list, events, or nothing but that it was done.
+//! Response types of handlers: an object, a list, an event stream, or no content.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use serde::Serialize;
 use crate::problem::Problem;
 use crate::sent::SchemaOf;
 
-/// What a handler can answer with.
+/// A response that a handler can return.
 pub trait Gives: Send + 'static {
-    /// What it is written as; empty where there is no body.
+    /// Media type; empty for a response without a body.
     const MEDIA: &'static str;
 
-    /// `None` where there is no body.
+    /// Schema of the body; `None` for a response without a body.
     fn schema() -> Option<SchemaOf>;
-    /// What else it may be written as.
+    /// Alternative media type and its schema.
     fn otherwise() -> Option<(&'static str, SchemaOf)> {
         None
     }
-    /// `status` is what the route table promises.
+    /// Converts to an HTTP response. `status` is the success status from the route table.
     fn answer(self, status: StatusCode) -> Response<Body>;
 }
 
-/// Something to read, as JSON.
+/// A JSON response.
 #[must_use]
 pub struct Answer<T> {
     body: T,
@@ -40,7 +40,7 @@ pub struct Answer<T> {
     object: Option<AuditObject>,
 }
 
-/// For the audit trail: what the request turned out to be about, where its path does not say.
+/// Object of the request for the audit trail, where the path does not name it.
 #[derive(Clone, Debug)]
 pub struct AuditObject(pub String);
 
@@ -49,7 +49,7 @@ impl<T> Answer<T> {
         Self { body, status: None, headers: Vec::new(), object: None }
     }
 
-    /// Another status than the route's own.
+    /// Overrides the route's status.
     pub fn status(self, status: StatusCode) -> Self {
         Self { status: Some(status), ..self }
     }
@@ -63,12 +63,12 @@ impl<T> Answer<T> {
         self
     }
 
-    /// The version that `If-Match` can name.
+    /// Sets `ETag`, the version that `If-Match` takes.
     pub fn version(self, version: &str) -> Self {
         self.header(ETAG, &format!("\"{version}\""))
     }
 
-    /// Where what was made is to be found.
+    /// Sets `Location`, the path of the created object.
     pub fn at(self, path: &str) -> Self {
         self.header(LOCATION, path)
     }
@@ -77,7 +77,7 @@ impl<T> Answer<T> {
         self.header(SET_COOKIE, cookie)
     }
 
-    /// It tells a secret: nobody on the way may keep it.
+    /// Marks the response as secret: no cache may store it.
     pub fn secret(self) -> Self {
         self.header(CACHE_CONTROL, "no-store")
     }
@@ -116,7 +116,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Gives for Answer<T> {
     }
 }
 
-/// It was done, and there is nothing to say about it.
+/// A response without a body.
 #[derive(Default)]
 pub struct Done {
     cookie: Option<HeaderValue>,
@@ -144,7 +144,7 @@ impl Gives for Done {
     }
 }
 
-/// What is told as it happens: server-sent events, with a `T` each.
+/// A stream of server-sent events, each with a `T` as data.
 pub struct Events<T> {
     name: &'static str,
     stream: BoxStream<'static, T>,
@@ -156,7 +156,7 @@ impl<T> Events<T> {
     }
 }
 
-/// Those who listen know by it that they still do.
+/// Interval of keep-alive events, by which clients detect a broken connection.
 const PING: Duration = Duration::from_secs(10);
 
 impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
@@ -174,7 +174,7 @@ impl<T: Serialize + JsonSchema + Send + 'static> Gives for Events<T> {
     }
 }
 
-/// What there is, or, where that is asked for, also what comes, as it comes.
+/// A JSON response, or a stream of events if the client asks to follow.
 pub enum Maybe<N, T> {
     Now(Answer<N>),
     Followed(Events<T>),

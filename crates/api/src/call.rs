@@ -1,4 +1,4 @@
-//! One request, as a handler sees it: who asks, from where, about what.
+//! A request as handlers see it: caller, client address, parameters and body.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,13 +21,13 @@ use crate::params::Params;
 use crate::problem::{Problem, shortened};
 use crate::sent::Takes;
 
-/// By what somebody knows an attempt again.
+/// Header by which a client identifies a retried request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// What a browser says of the page that asks.
+/// Header by which a browser tells the site of the requesting page.
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// What the door found out before the handler runs.
+/// Findings of the route guard, passed to the handler as a request extension.
 #[derive(Clone)]
 pub struct Entry {
     pub actor: Option<Actor>,
@@ -35,17 +35,17 @@ pub struct Entry {
     pub params: Params,
 }
 
-/// A request that has been let through. `B` is its body.
+/// An authorised request. `B` is its body.
 pub struct Call<B = ()> {
     pub api: Api,
     pub params: Params,
-    /// The version that the caller expects to change.
+    /// The version in `If-Match`.
     pub expected: Option<String>,
-    /// By what the caller knows this attempt again.
+    /// The value of `Idempotency-Key`.
     pub key: Option<String>,
-    /// The cookie of the session by which they came, or of another that they have.
+    /// The session cookie, whether or not the request was authenticated by it.
     pub session_cookie: Option<String>,
-    /// A browser says that a page of another site asks.
+    /// The browser reports a page of another site (`Sec-Fetch-Site: cross-site`).
     pub from_another_site: bool,
     pub body: B,
     actor: Option<Actor>,
@@ -74,22 +74,22 @@ impl<B: Takes> Call<B> {
 }
 
 impl<B> Call<B> {
-    /// Who asks, where the route needs somebody: the door has seen to it.
+    /// The caller, on routes that require authentication.
     pub fn actor(&self) -> Result<&Actor, Problem> {
         self.actor.as_ref().ok_or_else(Problem::unauthenticated)
     }
 
-    /// Who asks, where the route needs nobody.
+    /// The caller if authenticated, on routes with optional authentication.
     pub fn guest(&self) -> Option<&Actor> {
         self.actor.as_ref()
     }
 
-    /// Where it came from. One that came from nowhere shares its limits with all such.
+    /// The client's IP address. Requests without one share the limits of `0.0.0.0`.
     pub fn from(&self) -> IpAddr {
         self.from.unwrap_or(IpAddr::from([0, 0, 0, 0]))
     }
 
-    /// The person whom `{user}` names: `me`, an id, or, for those who may see every account, its name or login name.
+    /// The account in `{user}`: `me`, an id, or, for callers that may read every account, its name or login name.
     pub fn user(&self) -> Result<UserId, Problem> {
         let (actor, text) = (self.actor()?, self.params.get("user"));
         if let Some(own) = actor.id().filter(|_| self.params.is_self(actor)) {
@@ -98,7 +98,7 @@ impl<B> Call<B> {
         if let Ok(id) = text.parse() {
             return Ok(id);
         }
-        // To anybody else the answer would tell who has an account.
+        // To other callers the response would reveal whether an account exists.
         let sees_all = actor.may(Capability::ReadUsers, Place::Platform).is_ok();
         let account =
             self.api.tenancy.directory().by_login(text).filter(|account| {
@@ -107,27 +107,27 @@ impl<B> Call<B> {
         account.map(|account| account.id.clone()).ok_or_else(|| Problem::not_found("user", text))
     }
 
-    /// A list as it is known now.
+    /// A list with the current time and the age of the cache.
     pub fn list<T>(&self, items: Vec<T>) -> Answer<List<T>> {
         List::new(items, self.api.clock.now(), self.stale())
     }
 
-    /// For how many seconds the cluster has not been heard of; `None` while it is.
+    /// Seconds since the watch last reached the cluster; `None` while it is connected.
     pub fn stale(&self) -> Option<u64> {
         self.api.tenancy.directory().stale_for().map(|stale| stale.as_secs())
     }
 
-    /// What the query says by a name; nothing where it says nothing.
+    /// The value of a query parameter; `None` if it is absent or empty.
     pub fn said(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 
-    /// What the query says by a name, be it nothing.
+    /// The value of a query parameter, even if empty.
     pub fn given(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str)
     }
 
-    /// A length of time in the query, such as `10m`; none is longer than `most`.
+    /// A duration in the query, such as `10m`. Zero and values above `most` are refused.
     pub fn length(&self, name: &str, most: Duration) -> Result<Option<Duration>, Problem> {
         let read = |text: &str| {
             let length = duration::parse(text).filter(|length| *length <= most && !length.is_zero());
@@ -149,12 +149,12 @@ impl<B> Call<B> {
         self.said(name).map(read).transpose()
     }
 
-    /// The conditions that the headers name.
+    /// Preconditions from the request's headers.
     pub fn asked(&self) -> Asked<'_> {
         Asked { seen: self.expected.as_deref(), key: self.key.as_deref(), as_administrator: false }
     }
 
-    /// Whether a name of the query is set: `?now` and `?now=true` are.
+    /// A boolean query parameter: `?now` and `?now=true` are true.
     pub fn asks(&self, name: &str) -> Result<bool, Problem> {
         match self.query.get(name).map(String::as_str) {
             None | Some("false") => Ok(false),
@@ -164,13 +164,13 @@ impl<B> Call<B> {
     }
 }
 
-/// The query by its names; one that stands there twice says what it says last.
+/// The query as a map. The last value of a repeated parameter wins.
 pub fn query_of(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
     let read = axum::extract::Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
     read.map(|query| query.0).map_err(|_| Problem::invalid("the query cannot be read"))
 }
 
-/// Whether the query has nothing but these.
+/// Refuses query parameters that are not in `known`.
 pub fn only_known(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
     match query_of(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
         Some(name) => Err(Problem::invalid(format!("the query takes no `{}` here", shortened(name)))),
@@ -178,7 +178,7 @@ pub fn only_known(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
     }
 }
 
-/// `If-Match`: one version, in quotes; `*` is whatever is there.
+/// `If-Match`: one version in quotes. `*` matches any version.
 fn expected(parts: &Parts) -> Result<Option<String>, Problem> {
     let Some(value) = parts.headers.get(IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();
@@ -194,7 +194,7 @@ fn expected(parts: &Parts) -> Result<Option<String>, Problem> {
     }
 }
 
-/// `Idempotency-Key`: any text that is not too long.
+/// `Idempotency-Key`: non-empty text of up to 255 bytes.
 fn key(parts: &Parts) -> Result<Option<String>, Problem> {
     let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
@@ -203,7 +203,7 @@ fn key(parts: &Parts) -> Result<Option<String>, Problem> {
     }
 }
 
-/// The parts of the path, as the door reads them.
+/// The path parameters, as the route guard reads them.
 pub async fn params(parts: &mut Parts) -> Result<Params, Problem> {
     let raw = RawPathParams::from_request_parts(parts, &()).await;
     raw.map(|raw| Params::of(&raw)).map_err(|_| Problem::invalid("the path is not well-formed UTF-8"))

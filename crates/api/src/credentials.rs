@@ -1,16 +1,16 @@
-//! By what a request says who sends it, and the cookie that a browser is given for it.
+//! Credentials of a request, and the session cookie.
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use tenancy::authenticate::Presented;
 use tenancy::sessions::{self, CSRF_HEADER};
 
-/// What a request shows. A token in the header wins over a cookie, which a browser sends by itself.
+/// The credential in a request's headers. A bearer token takes precedence over a cookie, which browsers send unasked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Credentials<'a> {
     None,
     Bearer(&'a str),
-    /// With the header that only our own pages can send.
+    /// A session cookie, with the CSRF header that only this server's own pages can send.
     Session {
         cookie: &'a str,
         csrf: Option<&'a str>,
@@ -18,7 +18,7 @@ pub enum Credentials<'a> {
 }
 
 impl<'a> Credentials<'a> {
-    /// What cannot be read is shown as an empty token, which nobody has: it is refused rather than passed over.
+    /// Reads the headers. An unreadable credential becomes an empty token, which is never valid: it is refused, not ignored.
     pub fn of(headers: &'a HeaderMap) -> Self {
         let mut authorizations = headers.get_all(AUTHORIZATION).iter();
         if let Some(value) = authorizations.next() {
@@ -40,7 +40,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// As tenancy takes it.
+    /// Converts to the credential type of `tenancy`.
     pub fn presented(self, is_unsafe: bool) -> Presented<'a> {
         let nothing = Presented { is_unsafe, ..Presented::default() };
         match self {
@@ -51,20 +51,20 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// The value of the session's cookie.
+/// The value of the session cookie.
 pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(name, _)| *name == sessions::COOKIE).map(|(_, value)| value)
 }
 
-/// The cookie with a session, for as long as it lasts.
+/// `Set-Cookie` value for a session of `seconds`.
 pub fn cookie(value: &str, seconds: i64, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
     format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", sessions::COOKIE)
 }
 
-/// Makes a browser forget it.
+/// `Set-Cookie` value that deletes the session cookie.
 pub fn no_cookie(secure: bool) -> String {
     cookie("", 0, secure)
 }

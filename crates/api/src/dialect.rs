@@ -1,5 +1,5 @@
-//! In which words a route is spoken to, and answers when it refuses. Our own routes speak as the rest of the web does; those
-//! of the OpenYurt console as its old clients expect it ([`crate::openyurt`]).
+//! API flavours of a route: how it accepts credentials and writes errors. Native routes follow web conventions. Routes of the
+//! OpenYurt console follow what its old clients expect ([`crate::openyurt`]).
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
@@ -16,17 +16,17 @@ use crate::problem::Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Native,
-    /// Of the OpenYurt console.
+    /// The OpenYurt console.
     OpenYurt,
 }
 
-/// The parameter with a token, for clients that know no header.
+/// Query parameter with a token, for clients that cannot set headers.
 pub const TOKEN: &str = "token";
 
-/// Another header than the usual one.
+/// Alternative header for the token.
 const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 
-/// RFC 9745: since when it is better not to send tokens as parameters.
+/// RFC 9745: the date since which tokens in query parameters are deprecated.
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SINCE: HeaderValue = HeaderValue::from_static("@1794787200");
 
@@ -43,7 +43,7 @@ pub struct ConsoleRefusal {
 }
 
 impl Dialect {
-    /// What a request shows in its headers.
+    /// The credential in the request's headers.
     pub fn credentials(self, headers: &HeaderMap) -> Credentials<'_> {
         match (Credentials::of(headers), self) {
             (Credentials::None, Self::OpenYurt) => {
@@ -56,22 +56,22 @@ impl Dialect {
         }
     }
 
-    /// The token in the query, where this dialect knows one.
+    /// The token in the query, if this flavour accepts one.
     pub fn token_in_query(self, parts: &Parts) -> Option<String> {
         match self {
             Self::Native => None,
-            // A query that cannot be read is complained of later.
+            // A malformed query is refused later.
             Self::OpenYurt => query_of(parts).ok()?.remove(TOKEN),
         }
     }
 
-    /// What is answered to a request that had a token as a parameter: nobody on the way may keep it.
+    /// Marks the response to a request with a token in the query: deprecated, and not to be stored by caches.
     pub fn deprecate(headers: &mut HeaderMap) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(DEPRECATION, SINCE);
     }
 
-    /// A refusal in the words of this dialect; anything else stays as it is.
+    /// Rewrites an error response in the format of this flavour. Other responses are unchanged.
     pub fn phrase(self, mut response: Response<Body>) -> Response<Body> {
         let refused = response.extensions_mut().remove::<Refused>();
         match (self, refused) {
@@ -89,7 +89,7 @@ impl Dialect {
     }
 }
 
-/// Our words for programs are spelled as the console's are.
+/// Converts a native error code to the console's spelling.
 fn word(code: &str) -> String {
     match code {
         "account-exists" | "exists" => "already_exists".to_owned(),

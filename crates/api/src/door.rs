@@ -1,4 +1,4 @@
-//! The door that stands before every handler: who asks, may they, and what the audit trail says of it.
+//! Route guard before every handler: authentication, authorisation, memory limits and the audit record.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,13 @@ use crate::problem::Problem;
 use crate::trail::Trail;
 use crate::until_revoked;
 
-/// For everything until the answer begins, where a route does not say otherwise. Registration waits for up to a minute for what it
-/// makes.
+/// Default timeout until the response begins. Registration waits up to a minute for the objects that it creates.
 pub const TIMEOUT: Duration = Duration::from_secs(75);
 
-/// On answers from memory, while the cluster is not heard of: for how many seconds it has not been.
+/// Response header on reads from the cache while the cluster is unreachable: seconds since the watch last reached it.
 const STALE: HeaderName = HeaderName::from_static("x-longshore-stale");
 
-/// What the door knows of its route.
+/// The guard of one route: its row of the table and the shared state.
 pub struct Door {
     pub api: Api,
     pub act: &'static str,
@@ -50,7 +49,7 @@ pub struct Door {
     pub large: bool,
 }
 
-/// Lets a request through to its handler, or not.
+/// Authenticates and authorises a request, runs its handler within the timeout, and completes the audit record.
 pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response<Body> {
     let (mut parts, mut body) = request.into_parts();
     let mut token = door.dialect.token_in_query(&parts);
@@ -115,17 +114,17 @@ pub async fn pass(State(door): State<Arc<Door>>, request: Request, next: Next) -
 }
 
 impl Door {
-    /// Health checks count nothing: a server whose callers are over their budget is not a broken one.
+    /// Health checks bypass the memory limits: a server whose callers exceed their limits is healthy.
     fn is_health(&self) -> bool {
         self.act.starts_with("health.")
     }
 
-    /// What the audit trail calls it.
+    /// The action id for the audit trail.
     fn act(&self, parts: &Parts) -> &'static str {
         self.saying.filter(|(word, _)| said(parts, word)).map_or(self.act, |(_, act)| act)
     }
 
-    /// A path that names a namespace or a repository alone says by it whose it is.
+    /// Resolves the owning workspace for paths that name only a namespace or a repository.
     fn placed(&self, params: Params) -> Params {
         let owner = match (params.has("workspace"), params.has("namespace")) {
             (true, _) => None,
@@ -135,7 +134,7 @@ impl Door {
         params.owned_by(owner)
     }
 
-    /// Who asks, or `None` where the route needs nobody.
+    /// Authenticates the caller; `None` if the route does not require it.
     async fn recognise(
         &self,
         method: &Method,
@@ -152,7 +151,7 @@ impl Door {
             (shown, _) => shown,
         };
         match (self.needs, credentials) {
-            // A browser sends its cookie by itself: an old one does not keep anybody from signing in.
+            // Browsers send cookies unasked: an expired session must not prevent signing in.
             (Needs::Nothing, _) | (Needs::Guest, Credentials::None) => Ok(None),
             (Needs::Guest, Credentials::Session { .. }) => {
                 Ok(self.authenticate(credentials, method).await.ok())
@@ -163,7 +162,7 @@ impl Door {
         }
     }
 
-    /// Whether the token of whoever asks may stand in what they sent.
+    /// Whether the token may be in the body.
     fn looks_into_body(&self, parts: &Parts) -> bool {
         self.dialect == Dialect::OpenYurt
             && !parts.method.is_safe()
@@ -175,7 +174,7 @@ impl Door {
         self.api.tenancy.authenticate(&credentials.presented(!method.is_safe())).await
     }
 
-    /// A wish that this route does not know is refused: whoever has it would think it heeded.
+    /// Refuses query parameters, `If-Match` and `Idempotency-Key` that the route ignores: the client would believe them honoured.
     fn understands(&self, parts: &Parts) -> Result<(), Problem> {
         if !self.versioned && !parts.method.is_safe() && parts.headers.contains_key(IF_MATCH) {
             return Err(Problem::invalid(
@@ -188,7 +187,7 @@ impl Door {
         self.query.map_or(Ok(()), |known| only_known(parts, known))
     }
 
-    /// What somebody was let through to is theirs alone, and for as long only as their credential is good.
+    /// Marks a response to an authenticated caller as private, and ends its body when the credential is revoked.
     fn keep(&self, mut response: Response<Body>, actor: &Actor) -> Response<Body> {
         let headers = response.headers_mut();
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
@@ -199,12 +198,12 @@ impl Door {
     }
 }
 
-/// Whether a word of the query is set.
+/// Whether a boolean query parameter is set.
 fn said(parts: &Parts, word: &str) -> bool {
     query_of(parts).is_ok_and(|query| query.get(word).is_some_and(|value| value != "false"))
 }
 
-/// Nobody tells us as whom to act: these headers are ours to write.
+/// Refuses `Impersonate-*` headers from clients: only this server sets them.
 fn smuggles_nothing(headers: &HeaderMap) -> Result<(), Problem> {
     let smuggled = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
     if smuggled {

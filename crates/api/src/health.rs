@@ -1,7 +1,7 @@
-//! Whether the process lives, and whether it can do its work.
+//! Liveness and readiness probes.
 //!
-//! `/healthz` says that the process answers. `/readyz` says that requests can be served: every part that must
-//! be up reports here under its name, and one that is not makes the whole 503.
+//! `/healthz` reports that the process answers. `/readyz` reports that requests can be served: every required component registers
+//! a check by name, and one failing check makes the response 503.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Adds a check; it must answer at once and say what is wrong.
+    /// Adds a check. It must not block, and describes the failure in its error.
     pub fn require(
         &self,
         name: &'static str,
@@ -31,7 +31,7 @@ impl Readiness {
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::new(check));
     }
 
-    /// Every check with what it found.
+    /// Runs every check.
     pub fn report(&self) -> Vec<(&'static str, Result<(), String>)> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         checks.into_iter().map(|(name, check)| (name, check())).collect()

@@ -1,5 +1,4 @@
-//! What every request passes, before it is known whether there is a route for it: an id, a log line, headers for browsers,
-//! and a net under panics.
+//! Middleware for every request, before routing: request id, access log, security headers, panic handler.
 
 use std::any::Any;
 use std::time::Instant;
@@ -20,12 +19,12 @@ use crate::Api;
 use crate::origin;
 use crate::problem::{Problem, shortened};
 
-/// Doors that take more say so themselves.
+/// Default body limit. Routes with larger bodies set their own.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// For every answer that has not said otherwise.
+/// Default headers of responses that do not set them.
 #[rustfmt::skip]
 static HEADERS: [(HeaderName, &str); 6] = [
     (X_CONTENT_TYPE_OPTIONS,  "nosniff"),
@@ -36,7 +35,7 @@ static HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Wraps the routes, innermost first.
+/// Wraps the routes in the layers, innermost first.
 pub fn around(routes: Router, api: &Api) -> Router {
     routes
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
@@ -47,7 +46,7 @@ pub fn around(routes: Router, api: &Api) -> Router {
         .layer(from_fn(identify))
 }
 
-/// Gives every request an id, taken from the client where it sends a sensible one, and sends it back.
+/// Sets the request id, taken from the client's header if valid, and returns it in the response.
 async fn identify(mut request: Request, next: Next) -> Response<Body> {
     let sensible = |id: &&HeaderValue| {
         id.len() <= 64 && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
@@ -75,7 +74,7 @@ async fn count_and_log(State(api): State<Api>, request: Request, next: Next) -> 
     let response = next.run(request).instrument(span).await;
     let (code, took) = (response.status(), started.elapsed());
     api.metrics.observe(&method, code, took);
-    // Probes would drown everything else.
+    // Successful probes are not logged: they would outnumber all other entries.
     if matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics")
         && code.is_success()
         && method == Method::GET
@@ -87,7 +86,7 @@ async fn count_and_log(State(api): State<Api>, request: Request, next: Next) -> 
     response
 }
 
-/// A path for the log: never the query, and no token that somebody wrote into the path.
+/// A path for the log: without the query, and without tokens in path segments.
 fn loggable(path: &str) -> String {
     let segment = |text: &str| if text.contains("lsh_") { "…".to_owned() } else { shortened(text) };
     shortened_to(&path.split('/').map(segment).collect::<Vec<_>>().join("/"), 512)
@@ -105,7 +104,7 @@ async fn protect(request: Request, next: Next) -> Response<Body> {
     response
 }
 
-/// A panic is a defect of one request and stops nothing else. Its text stays in the log.
+/// Converts a panic to a 500 response. Other requests are unaffected. The panic message goes to the log only.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn after_panic(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
@@ -114,13 +113,13 @@ fn after_panic(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     Problem::new(Kind::Internal, "internal", detail).into_response()
 }
 
-/// Whatever no route answers.
+/// 404 for paths without a route.
 pub async fn nothing_here(request: Request) -> Problem {
     let path = shortened_to(request.uri().path(), 128);
     Problem::new(Kind::NotFound, "no-route", format!("there is nothing at {path}"))
 }
 
-/// A path that a route has, and a method that it has not.
+/// 405 for a path that exists under other methods.
 pub async fn not_that_way(request: Request) -> Problem {
     let detail = format!("{} cannot be done here", request.method());
     Problem::of_status(StatusCode::METHOD_NOT_ALLOWED, "method", detail)

@@ -1,12 +1,18 @@
-//! The doors of the platform, on one port.
+//! HTTP API of the platform, served on one port.
 //!
-//! A handler unwraps a request, calls one function of a domain crate and dresses the answer; it decides nothing. Modules in
-//! reading order: every route in one table ([`routes`]) and what a row of it is ([`route`], [`needs`]); what every request
-//! passes ([`layers`]), the door before each handler ([`door`]: [`peer`], [`credentials`], [`params`], [`trail`],
-//! [`until_revoked`], [`until_stopped`]); the memory that a caller may hold ([`budget`]); what a handler takes and gives ([`call`], [`query`], [`sent`], [`answer`], [`actions`], [`problem`], [`dialect`]); our own
-//! routes ([`native`]) and those of the OpenYurt console ([`openyurt`]); who there is, told by one domain crate to another ([`people`]); how the process is doing ([`health`], [`metrics`]), what the API looks like ([`openapi`]).
+//! A handler parses a request, calls one function of a domain crate and converts the result. It makes no decisions.
 //!
-//! Always true: the router is made from the table and from nothing else, and every row stands behind its door.
+//! Modules:
+//! - [`routes`]: the route table; [`route`], [`needs`]: the type of a row and its authorisation requirement
+//! - [`layers`]: middleware for every request; `origin`: `Host` and cross-site checks
+//! - [`door`]: the guard before each handler, with [`peer`], [`credentials`], [`params`], [`trail`], [`until_revoked`], [`until_stopped`]
+//! - [`budget`]: memory limits per caller
+//! - [`call`], [`query`], [`sent`]: request types; [`answer`], [`actions`], [`problem`], [`dialect`]: response types
+//! - [`native`]: native routes; [`openyurt`]: routes of the OpenYurt console
+//! - [`people`]: adapter from the tenancy directory to the traits of `releases`
+//! - [`health`], [`metrics`]: probes and Prometheus metrics; [`openapi`]: the OpenAPI document
+//!
+//! Invariants: the router is built from the table only, and every row is behind its guard.
 
 pub mod actions;
 pub mod answer;
@@ -53,7 +59,7 @@ pub use metrics::Metrics;
 pub use peer::of_peer;
 use route::Route;
 
-/// What the handlers share.
+/// State shared by all handlers.
 #[derive(Clone)]
 pub struct Api {
     pub readiness: Readiness,
@@ -64,21 +70,21 @@ pub struct Api {
     pub audit: Arc<dyn Sink>,
     pub clock: Arc<dyn Clock>,
     pub settings: Settings,
-    /// What callers may hold; see [`budget`].
+    /// Memory limits per caller; see [`budget`].
     pub governor: Governor,
 }
 
-/// What the configuration says of the doors.
+/// HTTP settings from the configuration.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
-    /// A proxy in front of us speaks TLS, and its word on where a request came from counts.
+    /// A proxy in front of this server terminates TLS. Its forwarding headers are trusted.
     pub trusted_proxy: bool,
-    /// We speak TLS ourselves.
+    /// This server terminates TLS itself.
     pub tls: bool,
-    /// The cluster is the one in this process, whose nodes are pretended.
+    /// The cluster is embedded in this process and its nodes are simulated.
     pub embedded: bool,
-    /// Old clients of the OpenYurt console may send their token as a parameter.
+    /// Old clients of the OpenYurt console may send their token as a query parameter.
     pub token_parameter: bool,
     /// Names by which clients reach the server, besides `localhost` and IP addresses.
     pub hosts: Vec<String>,
@@ -86,26 +92,26 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether browsers reach us by TLS only, and so may keep the cookie for that.
+    /// Whether browsers reach this server by TLS only, so that cookies may be marked `Secure`.
     pub fn secure(&self) -> bool {
         self.tls || self.trusted_proxy
     }
 }
 
 impl Api {
-    /// The one who asked, as they are known after what was just done.
+    /// The caller with its current roles and memberships, after a change made by this request.
     pub fn as_now(&self, actor: &Actor) -> Actor {
         let now = actor.id().and_then(|id| self.tenancy.directory().actor(id, actor.via.clone()));
         now.unwrap_or_else(|| actor.clone())
     }
 }
 
-/// Every route, behind its door and the layers that every request passes.
+/// All routes, each behind its guard, wrapped in the common layers.
 pub fn router(api: &Api) -> Router {
     router_of(api, routes::table())
 }
 
-/// The router of these rows. There is no other way into it than a row.
+/// A router with these rows only.
 pub fn router_of(api: &Api, table: Vec<Route>) -> Router {
     let mut router = Router::new();
     for row in table {

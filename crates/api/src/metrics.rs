@@ -1,4 +1,4 @@
-//! What the process counts, for Prometheus.
+//! Prometheus metrics of the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct RequestLabels {
     code: u16,
 }
 
-/// Counters of the HTTP port, and the registry that further parts add theirs to.
+/// Metrics of the HTTP server, and the registry to which other components add theirs.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -32,7 +32,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// `add` registers what other parts count.
+    /// Creates the registry. `add` registers the metrics of other components.
     pub fn new(version: &'static str, add: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::with_prefix("longshore");
         registry.register("build", "The running version", Info::new(vec![("version", version)]));

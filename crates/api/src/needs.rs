@@ -1,4 +1,4 @@
-//! What a route needs of whoever asks, decided before its handler runs. The functions behind the handlers ask again.
+//! Authorisation requirements of routes, checked before the handler runs. Service functions check again.
 
 use domain::actor::{Actor, Place};
 use domain::roles::Capability;
@@ -6,35 +6,34 @@ use domain::roles::Capability;
 use crate::params::Params;
 use crate::problem::Problem;
 
-/// What a route needs of whoever asks.
+/// Authorisation requirement of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nobody has to be recognised, and nobody is.
+    /// Public. Credentials are ignored.
     Nothing,
-    /// Nobody has to be recognised, but some may do more here than others.
+    /// Authentication is optional; authenticated callers may see more.
     Guest,
-    /// From this machine nothing; from elsewhere the capability on the platform.
+    /// Public for clients on this machine; for others the capability on the platform.
     Nearby(Capability),
-    /// Anybody who is recognised.
+    /// Any authenticated caller.
     Anybody,
-    /// A person, by a credential that is good for everything they may do.
+    /// A user, by a session or an unscoped token.
     Themselves,
-    /// Where `{user}` is the person who asks, as [`Needs::Themselves`]; for others the capability, in `{workspace}` where
-    /// the path has one.
+    /// The user in `{user}` as [`Needs::Themselves`]; other callers need the capability, in `{workspace}` if the path has one.
     Own(Capability),
     /// The capability on the platform.
     Platform(Capability),
     /// The capability in `{workspace}`.
     Workspace(Capability),
-    /// The capability in the workspace whose namespace `{namespace}` is.
+    /// The capability in the workspace that owns `{namespace}`.
     Release(Capability),
-    /// The capability in the workspace whose repository `{repo}` is, or, where it is everybody's, on the platform. To look at
-    /// everybody's nothing is needed.
+    /// The capability in the workspace that owns `{repo}`, or on the platform if the repository is shared. Reading a shared repository
+    /// needs only authentication.
     Repo(Capability),
 }
 
 impl Needs {
-    /// Whether a caller who is not recognised gets in.
+    /// Whether unauthenticated callers are admitted.
     pub fn open(self, from_this_machine: bool) -> bool {
         match self {
             Self::Nothing | Self::Guest => true,
@@ -49,7 +48,7 @@ impl Needs {
         }
     }
 
-    /// Whether `actor`, who was recognised, gets in.
+    /// Checks an authenticated `actor`.
     pub fn ask(self, actor: &Actor, params: &Params) -> Result<(), Problem> {
         match self {
             Self::Nothing | Self::Guest | Self::Anybody => Ok(()),
@@ -70,7 +69,7 @@ impl Needs {
     }
 }
 
-/// What is in a namespace that is not theirs is not there for them, whoever's it is.
+/// Checks the workspace that owns `{namespace}`. Releases in namespaces that the caller may not see are 404, whether they exist or not.
 fn in_namespace(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> {
     let unseen = || Problem::not_found("release", &params.release_key());
     let owner = params.owner().ok_or_else(unseen)?;
@@ -89,14 +88,14 @@ fn own(what: Capability, actor: &Actor, params: &Params) -> Result<(), Problem> 
             Some(workspace) => {
                 Ok(whole.and(actor.may(Capability::ReadWorkspace, Place::Workspace(workspace)))?)
             }
-            // A token that is not good for everything does for its owner what it does for others.
+            // With a scoped token, the owner of the account needs the same capability as other callers.
             None => Ok(whole.or_else(|refused| actor.may(what, Place::Platform).map_err(|_| refused))?),
         };
     }
     match &place {
         Some(workspace) => Ok(actor.may(what, Place::Workspace(workspace))?),
         None => actor.may(what, Place::Platform).map_err(|refusal| match refusal {
-            // Whether there is such an account is nothing for those who may not see it.
+            // 404, not 403: the response must not reveal whether the account exists.
             domain::Refusal::Role(_) => Problem::not_found("user", user),
             other => other.into(),
         }),

@@ -1,4 +1,4 @@
-//! The API's own description, made from the route table: `/openapi.json`, and `/docs` for people.
+//! OpenAPI document of the API, built from the route table: `/openapi.json`, and `/docs` as HTML.
 
 use std::fmt::Write;
 use std::sync::LazyLock;
@@ -23,7 +23,7 @@ pub async fn document() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// The description of these routes, in OpenAPI 3.1.
+/// Describes these routes in OpenAPI 3.1.
 pub fn describe(table: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
@@ -58,7 +58,7 @@ pub fn describe(table: &[Route]) -> Value {
     })
 }
 
-/// How refusals are written.
+/// Error response schemas per API flavour.
 struct Refusals {
     native: Value,
     openyurt: Value,
@@ -132,12 +132,12 @@ fn operation(
     operation
 }
 
-/// The names in braces.
+/// The names of the path parameters.
 pub fn names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// What a route needs, for people.
+/// Describes an authorisation requirement in words.
 fn needs(needs: Needs) -> String {
     match needs {
         Needs::Nothing => "For everybody.".to_owned(),
@@ -158,7 +158,7 @@ fn needs(needs: Needs) -> String {
 /// `GET /docs`
 pub async fn page() -> impl IntoResponse {
     static PAGE: LazyLock<String> = LazyLock::new(|| draw(&routes::table()));
-    // No script, no style, no picture: a page that can do nothing.
+    // The page needs no scripts, styles or images, so the policy forbids all of them.
     let policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     ([(CONTENT_SECURITY_POLICY, policy)], Html(PAGE.as_str()))
 }

@@ -41,7 +41,7 @@ fn check(settings: &Settings, method: &Method, uri: &Uri, headers: &HeaderMap) -
     if PROBES.contains(&uri.path()) {
         return Ok(());
     }
-    // HTTP/2 has the authority in the URI.
+    // HTTP/2 carries the authority in the URI.
     let host = match uri.authority() {
         Some(authority) => Some(authority.clone()),
         None => headers

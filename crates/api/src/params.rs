@@ -1,4 +1,4 @@
-//! What a path names.
+//! Path parameters.
 
 use axum::extract::RawPathParams;
 use domain::actor::{Actor, Who};
@@ -7,21 +7,21 @@ use domain::names::check_name;
 
 use crate::problem::Problem;
 
-/// The parts of a path that the route table has in braces, by name.
+/// Values of the path parameters of a route, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     named: Vec<(String, String)>,
-    /// The workspace whose namespace `{namespace}` is, or whose repository `{repo}` is.
+    /// The workspace that owns `{namespace}` or `{repo}`.
     owner: Option<WorkspaceName>,
 }
 
-/// What a name in the audit trail may consist of; anything else is no name of ours.
+/// Whether `text` may appear in the audit trail as a name.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= 63 && text.bytes().all(plain)
 }
 
-/// What a part of a path names, for errors.
+/// The kind of object that a path parameter names, for errors.
 fn kind(part: &str) -> &'static str {
     const KINDS: [&str; 12] = [
         "chart",
@@ -46,7 +46,7 @@ impl Params {
         Self::named(raw.iter())
     }
 
-    /// These names with these values.
+    /// Parameters from pairs of name and value.
     pub fn named<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let named = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Self { named, owner: None }
@@ -56,18 +56,18 @@ impl Params {
         self.named.iter().any(|(own, _)| own == name)
     }
 
-    /// Accepts a path all of whose parts are valid names of objects. Nothing is called what is not.
+    /// Checks that every value is a valid object name. Others cannot exist, so the error is 404.
     pub fn check(&self) -> Result<(), Problem> {
         let invalid = self.named.iter().find(|(_, value)| check_name(value).is_err());
         invalid.map_or(Ok(()), |(name, value)| Err(Problem::not_found(kind(name), value)))
     }
 
-    /// Empty where the path has no such part.
+    /// The value of a parameter; empty if the path does not have it.
     pub fn get(&self, name: &str) -> &str {
         self.named.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
 
-    /// With the workspace to which belongs what the path names.
+    /// Sets the workspace that owns the object in the path.
     #[must_use]
     pub fn owned_by(self, owner: Option<WorkspaceName>) -> Self {
         Self { owner, ..self }
@@ -77,23 +77,23 @@ impl Params {
         self.owner.as_ref()
     }
 
-    /// What `{cluster}/{namespace}/{release}` names, as it is called in lists.
+    /// The key of `{cluster}/{namespace}/{release}` in lists.
     pub fn release_key(&self) -> String {
         format!("{}/{}/{}", self.get("cluster"), self.get("namespace"), self.get("release"))
     }
 
-    /// A name that no workspace can have is one that nobody has given.
+    /// The name in `{workspace}`. An invalid name is 404, as no workspace can have it.
     pub fn workspace(&self) -> Result<WorkspaceName, Problem> {
         let name = self.get("workspace");
         name.parse().map_err(|_| Problem::not_found("workspace", name))
     }
 
     pub fn token(&self) -> Result<TokenId, Problem> {
-        // A whole token that was sent by mistake is not repeated.
+        // The value is not echoed: it may be a whole token sent by mistake.
         self.get("token").parse().map_err(|_| Problem::not_found("token", "…"))
     }
 
-    /// Whether `{user}` is the person who asks: `me`, their id, or the name of their account.
+    /// Whether `{user}` is the caller: `me`, its id, or the name of its account.
     pub fn is_self(&self, actor: &Actor) -> bool {
         let user = self.get("user");
         match &actor.who {
@@ -102,7 +102,7 @@ impl Params {
         }
     }
 
-    /// What the path is about, for the audit trail: names only, since a part of a path can hold whatever a caller wrote.
+    /// The object in the path, for the audit trail. Values that are not names become `?`, since a path can hold arbitrary text.
     pub fn object(&self) -> Option<String> {
         let names = self.named.iter().map(|(_, value)| if is_name(value) { value.as_str() } else { "?" });
         let object = names.collect::<Vec<_>>().join("/");

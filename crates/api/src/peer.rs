@@ -1,4 +1,4 @@
-//! Where a request came from.
+//! Client address of a request.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -8,15 +8,15 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Request, Response};
 use tower::{Service, ServiceExt};
 
-/// The other end of the connection that a request came by.
+/// Remote address of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
-/// What a proxy says of those it speaks for.
+/// Headers by which a proxy names its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const OF_PROXIES: &[&str] = &[FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
 
-/// The service of one connection: every request that comes by it knows its peer.
+/// Wraps the service of one connection, so that every request carries its [`Peer`].
 pub fn of_peer<B>(
     routes: Router,
     peer: SocketAddr,
@@ -30,8 +30,8 @@ where
     })
 }
 
-/// Who sent it: the peer, or whom a trusted proxy says that it speaks for. Only the last hop is the proxy's own word; what
-/// stands before it was written by whoever asked.
+/// The client's address: the peer, or the client of a trusted proxy. Only the last hop of the header was written by the proxy; earlier
+/// hops come from the client.
 pub fn client(headers: &HeaderMap, peer: Option<Peer>, trusted_proxy: bool) -> Option<IpAddr> {
     let last_hop = || {
         let last = headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
@@ -42,7 +42,7 @@ pub fn client(headers: &HeaderMap, peer: Option<Peer>, trusted_proxy: bool) -> O
     told.or(peer.map(|peer| peer.0.ip())).map(|address| address.to_canonical())
 }
 
-/// Whether it was sent by a program on this machine, and not by a proxy that runs here.
+/// Whether the client is a program on this machine, and not a proxy that runs here.
 pub fn is_local(headers: &HeaderMap, peer: Option<Peer>) -> bool {
     let proxied = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
     !proxied && peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback())

@@ -1,4 +1,4 @@
-//! Who there is, told to those who look after releases: the directory's answers in their words.
+//! Adapter from the tenancy directory to the account and identity traits of `releases`.
 
 use chart_store::Accounts;
 use domain::actor::{Impersonation, Via, Who};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use releases::people::{IdentityError, People};
 use tenancy::Tenancy;
 
-/// The accounts and workspaces of the platform.
+/// Accounts and workspaces of the platform.
 pub struct Directory(pub Tenancy);
 
 impl Accounts for Directory {
@@ -27,7 +27,7 @@ impl People for Directory {
         workspace: &WorkspaceName,
         scope: &[String],
     ) -> Result<Impersonation, IdentityError> {
-        // The credential may be gone by now; what it was limited to still holds.
+        // The credential may be revoked by now; its scopes still limit the identity.
         let via = match scope {
             [] => Via::Kubernetes,
             words => {
@@ -37,7 +37,7 @@ impl People for Directory {
             }
         };
         let actor = self.0.directory().actor(user, via).ok_or(IdentityError::NoAccount)?;
-        // Another account under the same id is somebody else.
+        // An account recreated under the same id is a different account.
         if !matches!(&actor.who, Who::Person { uid: known, .. } if known == uid) {
             return Err(IdentityError::NoAccount);
         }

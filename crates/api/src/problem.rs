@@ -1,5 +1,4 @@
-//! What a caller reads when something could not be done: RFC 9457, with the kind of failure and a word that stays the same
-//! in every language.
+//! Error responses: RFC 9457 problem details, with the kind of failure and a stable code.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -13,10 +12,10 @@ use tenancy::Error;
 
 use crate::answer::AuditObject;
 
-/// How long to wait before asking again where nothing better is known, in seconds.
+/// Default `Retry-After`, in seconds.
 const PAUSE: u64 = 5;
 
-/// Why a request was not served. What only we may read has been logged before it gets here.
+/// Error response of a request. Internal details have been logged before it is built.
 #[derive(Debug)]
 #[must_use]
 pub struct Problem {
@@ -64,28 +63,28 @@ impl Problem {
         Error::NotSignedIn.into()
     }
 
-    /// A token came as a parameter, where that is switched off.
+    /// A token was sent as a query parameter while that is disabled.
     pub fn no_parameter() -> Self {
         let detail = "tokens are not taken as parameters here: send `Authorization: Bearer`";
         Self::new(Kind::Unauthenticated, "token-parameter", detail)
     }
 
-    /// With a status that HTTP has a name of its own for.
+    /// With an explicit HTTP status.
     pub fn of_status(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, ..Self::new(Kind::of_http_status(status.as_u16()), code, detail) }
     }
 
-    /// For the audit trail, where the path does not say it.
+    /// Sets the object for the audit trail.
     pub fn about(self, object: Option<AuditObject>) -> Self {
         Self { object, ..self }
     }
 
-    /// With a wait of its own, in seconds.
+    /// Overrides `Retry-After`, in seconds.
     pub fn retry_after(self, seconds: u64) -> Self {
         Self { retry_after: Some(seconds), ..self }
     }
 
-    /// For a request that was carried out, and whose answer cannot be sent.
+    /// For a request that was carried out, but whose response exceeds the limits.
     pub fn after_the_fact(self) -> Self {
         Self {
             detail: format!("{}; what was asked for has been done, its answer was too large", self.detail),
@@ -93,13 +92,13 @@ impl Problem {
         }
     }
 
-    /// The word for programs.
+    /// The stable code, for programs.
     pub fn code(&self) -> &'static str {
         self.code
     }
 }
 
-/// What a refusal says, for routes that write it in other words ([`crate::dialect`]).
+/// Message and code of an error, for API flavours that write another format ([`crate::dialect`]).
 #[derive(Clone)]
 pub struct Refused {
     pub detail: String,
@@ -192,7 +191,7 @@ impl From<fleet::Error> for Problem {
     }
 }
 
-/// The word for programs, where the kind alone would not say enough.
+/// The stable code of an error: specific where clients need more than the kind.
 fn code(error: &Error) -> &'static str {
     match error {
         Error::Refused(Refusal::Role(_)) => "role",
@@ -224,7 +223,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// What a message may repeat of something that was sent.
+/// Shortens client input for use in a message.
 pub fn shortened(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {

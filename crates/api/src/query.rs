@@ -1,8 +1,8 @@
-//! The words that queries are made of. One means the same at every route.
+//! Query parameters. A parameter has the same meaning on every route.
 
 use serde_json::{Value, json};
 
-/// A row: the word, of which type its value is, and what it means.
+/// A row: name, type of the value, and description.
 type Row = (&'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -43,7 +43,7 @@ pub const WORDS: &[Row] = &[
     ("follow",   "boolean", "Also what comes, as it comes, of pods that come later, too: as events"),
     ("max",      "integer", "So many containers are followed at the same time, 20 where nothing is said, 50 at most; others wait until one of them ends"),
     ("keepBindings", "boolean", "Keep RoleBindings for ServiceAccounts that the member may have created; without it they are deleted"),
-    // Of the OpenYurt console.
+    // The OpenYurt console.
     ("namespace",   "string", "In this namespace; without it one's own, and for administrators every one"),
     ("continue",    "string", "Where the page before ended, as it said in `continue`"),
     ("type",        "string", "Normal or Warning"),
@@ -60,7 +60,7 @@ pub const WORDS: &[Row] = &[
     ("kubeconfig",  "string", "Not looked at"),
 ];
 
-/// A word, for the description of the API.
+/// Describes a parameter for the OpenAPI document.
 pub fn describe(word: &str) -> Value {
     let (_, kind, meaning) = WORDS.iter().find(|row| row.0 == word).expect("every word of a query has a row");
     json!({"name": word, "in": "query", "schema": {"type": kind}, "description": meaning})

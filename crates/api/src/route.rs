@@ -1,6 +1,6 @@
-//! A row of the route table, and how a handler becomes one.
+//! Rows of the route table, and conversion of handlers to rows.
 //!
-//! What a handler takes and gives is read from its own type, so that the description of the API cannot say anything else.
+//! Request and response types are taken from the handler's signature, so that the OpenAPI document cannot differ from the code.
 
 use std::time::Duration;
 
@@ -19,28 +19,28 @@ use crate::needs::Needs;
 use crate::problem::Problem;
 use crate::sent::{SchemaOf, Taken, Takes};
 
-/// Everything that is known of a route.
+/// One route: method, path, requirement, parameters, request and response types, handler.
 #[must_use]
 pub struct Route {
     pub method: Method,
     pub path: &'static str,
-    /// A word for the audit trail.
+    /// Action id in the audit trail.
     pub act: &'static str,
     pub needs: Needs,
     pub summary: &'static str,
-    /// What may stand in the query; `None` where nobody looks.
+    /// Accepted query parameters; `None` if the query is not checked.
     pub query: Option<&'static [&'static str]>,
-    /// Whether `If-Match` can name the version that is to be changed.
+    /// Whether the route accepts `If-Match`.
     pub versioned: bool,
-    /// Whether `Idempotency-Key` can name the attempt.
+    /// Whether the route accepts `Idempotency-Key`.
     pub once: bool,
-    /// What the audit trail calls it where the query says this.
+    /// Query parameter that changes the action id, and that id.
     pub saying: Option<(&'static str, &'static str)>,
-    /// How it is spoken to.
+    /// API flavour.
     pub dialect: Dialect,
-    /// How long its answer may take to begin.
+    /// Timeout until the response begins.
     pub within: Duration,
-    /// Whether its answers may have megabytes; few of them are made at once.
+    /// Whether responses may have megabytes. Concurrency of these routes is limited.
     pub large: bool,
     pub takes: Option<Taken>,
     pub gives: Gift,
@@ -48,52 +48,52 @@ pub struct Route {
 }
 
 impl Route {
-    /// Takes these in the query too.
+    /// Accepts these query parameters.
     pub fn with(self, query: &'static [&'static str]) -> Self {
         Self { query: Some(query), ..self }
     }
 
-    /// Sent again with the same key, it is done once.
+    /// Accepts `Idempotency-Key`: a retry with the same key takes effect once.
     pub fn once(self) -> Self {
         Self { once: true, ..self }
     }
 
-    /// Is another act where the query says `word`.
+    /// Uses the action id `act` if the query parameter `word` is set.
     pub fn saying(self, word: &'static str, act: &'static str) -> Self {
         Self { saying: Some((word, act)), ..self }
     }
 
-    /// Is one of the OpenYurt console's, and takes these in the query.
+    /// Makes it a route of the OpenYurt console that accepts these query parameters.
     pub fn of_console(self, query: &'static [&'static str]) -> Self {
         Self { dialect: Dialect::OpenYurt, query: Some(query), ..self }
     }
 
-    /// Waits for something that takes its time.
+    /// Sets the timeout.
     pub fn within(self, within: Duration) -> Self {
         Self { within, ..self }
     }
 
-    /// Answers with what may have megabytes.
+    /// Marks responses as large.
     pub fn large(self) -> Self {
         Self { large: true, ..self }
     }
 
-    /// Changes something that has versions.
+    /// Accepts `If-Match`.
     pub fn versioned(self) -> Self {
         Self { versioned: true, ..self }
     }
 }
 
-/// What a route answers with when all is well.
+/// Success response of a route.
 pub struct Gift {
     pub status: StatusCode,
     pub media: &'static str,
     pub schema: Option<SchemaOf>,
-    /// What else it may be written as.
+    /// Alternative media type and its schema.
     pub otherwise: Option<(&'static str, SchemaOf)>,
 }
 
-/// The columns of the table that come before the handler.
+/// The columns of the table before the handler: path, action id, requirement, summary.
 type Row = (&'static str, &'static str, Needs, &'static str);
 
 fn native<B, T, H, F>(method: Method, filter: MethodFilter, status: StatusCode, row: Row, handler: H) -> Route
@@ -147,20 +147,20 @@ macro_rules! verbs {
 
 verbs! {
     get: GET OK;
-    /// Makes something.
+    /// Creates an object and returns it.
     create: POST CREATED;
-    /// Does something that is told of.
+    /// Performs an action and returns its result.
     act: POST OK;
-    /// Does something that there is nothing to tell of.
+    /// Performs an action without a result.
     order: POST NO_CONTENT;
     put: PUT OK;
     patch: PATCH OK;
     delete: DELETE NO_CONTENT;
-    /// Removes, in a while, what can be looked at until then.
+    /// Starts a deletion and returns the object, which stays readable until the deletion completes.
     retire: DELETE OK;
 }
 
-/// A route whose handler writes its answer itself.
+/// A route whose handler builds the HTTP response itself.
 pub fn raw<T: 'static, H: Handler<T, Api>>(
     path: &'static str,
     act: &'static str,

@@ -1,4 +1,4 @@
-//! What somebody sent, taken strictly: a field that we do not know, or one that is too long, is refused by its name.
+//! Request bodies, parsed strictly: unknown fields and values over their length limit are refused by name.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,21 +19,21 @@ use serde_json::Value;
 use crate::budget::Account;
 use crate::problem::{Problem, shortened};
 
-/// More than any of these bodies needs.
+/// Default body limit, above the size of any valid body.
 const BODY_LIMIT: usize = 64 * 1024;
 
-/// Of a type, its schema.
+/// Function that generates the schema of a type.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a body is, for the description of the API.
+/// Media type and schema of a body, for the OpenAPI document.
 pub struct Taken {
     pub media: &'static str,
     pub schema: SchemaOf,
 }
 
-/// What a handler can take from a request's body.
+/// A request body that a handler can take.
 pub trait Takes: Sized + Send + 'static {
-    /// `None` where there is no body.
+    /// `None` for routes without a body.
     fn taken() -> Option<Taken>;
     fn read(request: Request) -> impl Future<Output = Result<Self, Problem>> + Send;
 }
@@ -48,7 +48,7 @@ impl Takes for () {
     }
 }
 
-/// A body of JSON, of at most `LIMIT` bytes.
+/// A JSON body of at most `LIMIT` bytes.
 #[derive(Debug)]
 pub struct Sent<T, const LIMIT: usize = BODY_LIMIT>(pub T);
 
@@ -58,7 +58,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Take
     }
 
     async fn read(request: Request) -> Result<Self, Problem> {
-        // A form of another site can send text, and cannot send this.
+        // CSRF protection: an HTML form of another site can send `text/plain`, but not these types.
         if !is_said(request.headers(), &["application/json", "application/merge-patch+json"]) {
             let detail = "the body has to be JSON, and Content-Type has to say so";
             return Err(Problem::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
@@ -67,7 +67,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Take
     }
 }
 
-/// A body of JSON that may be absent: then it is the default of `T`.
+/// An optional JSON body. Without one it is the default of `T`.
 #[derive(Debug)]
 pub struct OptionalBody<T>(pub T);
 
@@ -84,11 +84,11 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> Takes for Opti
     }
 }
 
-/// The bytes of a chart's archive.
+/// A chart archive.
 #[derive(Debug)]
 pub struct Archive(pub Bytes);
 
-/// No larger package is kept.
+/// Maximum size of a chart archive.
 const ARCHIVE_LIMIT: usize = 10 << 20;
 
 impl Takes for Archive {
@@ -108,7 +108,7 @@ impl Takes for Archive {
     }
 }
 
-/// Whether Content-Type says one of these.
+/// Whether `Content-Type` is one of `kinds`.
 pub fn is_said(headers: &HeaderMap, kinds: &[&str]) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -116,13 +116,13 @@ pub fn is_said(headers: &HeaderMap, kinds: &[&str]) -> bool {
     })
 }
 
-/// How many bytes a parsed body takes for each byte of its text.
+/// Estimated memory of a parsed body, in bytes per byte of its text.
 pub const PARSED: u64 = 16;
-/// How long a body may take to arrive.
+/// Timeout for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The whole body, at the expense of the request's [`Account`], which counts `weight` bytes for each byte until the handler has ended.
-/// What says itself that it is too large is not read at all.
+/// Reads the whole body. The request's [`Account`] is charged `weight` bytes for each byte until the handler ends. A body whose
+/// `Content-Length` exceeds the limit is refused unread.
 pub async fn whole(request: Request, limit: usize, weight: u64) -> Result<Bytes, Problem> {
     let too_large =
         || Problem::new(Kind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
@@ -156,7 +156,7 @@ pub async fn whole(request: Request, limit: usize, weight: u64) -> Result<Bytes,
     Ok(body.into())
 }
 
-/// A part of a body in the words of a custom resource, which would overlook what they do not know: that is refused here.
+/// A part of a body that has the type of a custom resource. That type ignores unknown fields; this wrapper refuses them.
 #[derive(Clone, Debug, Default)]
 pub struct Strict<T>(pub T);
 
@@ -188,7 +188,7 @@ impl<T: JsonSchema> JsonSchema for Strict<T> {
 
 const UNEXPECTED: &str = "not what is expected there";
 
-/// The first name in `sent` that was overlooked. One that says as much as its absence is not written again.
+/// The first field in `sent` that was ignored. Fields with an empty value are skipped, as they are not serialised again.
 fn unknown(sent: &Value, known: &Value) -> Option<String> {
     let is_nothing = |value: &Value| match value {
         Value::Null => true,
@@ -212,7 +212,7 @@ fn unknown(sent: &Value, known: &Value) -> Option<String> {
     }
 }
 
-/// Reads JSON; the complaint names the field, and never repeats a value, which could be a secret.
+/// Parses JSON. The error names the field and never repeats a value, which may be secret.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -236,7 +236,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 
 const TOO_LONG: &str = "more than ";
 
-/// A text of at most `MAX` characters. It shows itself to nobody who debugs: it may be a secret.
+/// Text of at most `MAX` characters. `Debug` is redacted: it may be secret.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<const MAX: usize>(String);
 

@@ -1,4 +1,4 @@
-//! The audit trail of one request: begun when it comes in, written before its answer goes out.
+//! Audit record of one request: created when the request arrives, written before the response is sent.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use events::audit::{Outcome, Record, Sink};
 
 use crate::answer::AuditObject;
 
-/// A record that is not written yet. One that is dropped because nobody waits for the answer any more, or because the
-/// handler broke, is written as abandoned: what was begun may have been done.
+/// A pending audit record. If a mutating request is dropped because the client disconnected or the handler panicked, the record is
+/// written with the outcome `Abandoned`: the request may have taken effect.
 pub struct Trail {
     sink: Arc<dyn Sink>,
-    /// `None` once it is settled.
+    /// `None` once it is written or discarded.
     record: Option<Record>,
     changes: bool,
 }
@@ -34,13 +34,13 @@ impl Trail {
         }
     }
 
-    /// Settles it, before the answer is sent: what was meant to change something is written, and what was refused.
+    /// Completes the record before the response is sent. Mutating and refused requests are written; others are discarded.
     pub fn end(mut self, response: &Response<Body>) {
         let Some(mut record) = self.record.take() else { return };
         let status = response.status().as_u16();
         let refused = matches!(status, 400..=404 | 429);
         let object = response.extensions().get::<AuditObject>();
-        // Who signs in with a plain GET names the account.
+        // A sign-in by plain GET names its account as the object, and is written too.
         if !self.changes && !refused && object.is_none() {
             return;
         }

@@ -1,4 +1,4 @@
-//! A body that ends when the credential that it was asked for with is no longer good.
+//! Response bodies that end when the caller's credential is revoked.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,16 +10,16 @@ use http_body::{Frame, SizeHint};
 
 type Revoked = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The last event of a stream.
+/// The last event of an event stream.
 fn farewell(reason: &str) -> Bytes {
     Bytes::from(format!("event: bye\ndata: {{\"reason\":\"{reason}\"}}\n\n"))
 }
 
 struct UntilRevoked {
     body: Body,
-    /// `None` once it has happened.
+    /// `None` once the credential is revoked.
     revoked: Option<Revoked>,
-    /// The last event, on a stream of events.
+    /// The last event, for event streams.
     farewell: Option<Bytes>,
 }
 
@@ -34,7 +34,7 @@ impl HttpBody for UntilRevoked {
         let Some(revoked) = &mut self.revoked else { return Poll::Ready(None) };
         if revoked.as_mut().poll(context).is_ready() {
             self.revoked = None;
-            self.body = Body::empty(); // what it watched is let go
+            self.body = Body::empty(); // drops the inner stream and its subscriptions
             return Poll::Ready(self.farewell.take().map(|last| Ok(Frame::data(last))));
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
@@ -50,12 +50,12 @@ impl HttpBody for UntilRevoked {
     }
 }
 
-/// Wraps what is still to be made while it is read; what is ready already goes out whole.
+/// Ends a streaming body on revocation. Complete bodies are sent in full.
 pub fn guard(response: Response<Body>, revoked: impl Future<Output = ()> + Send + 'static) -> Response<Body> {
     end_when(response, revoked, "revoked")
 }
 
-/// Ends a streaming body when `ended` resolves; a stream of events ends with the reason.
+/// Ends a streaming body when `ended` resolves. An event stream ends with an event that has the reason.
 pub fn end_when(
     response: Response<Body>,
     ended: impl Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! The end of open requests when the server stops: streams end at once, other requests after a grace period.
+//! Shutdown of open requests: streams end immediately, other requests after a grace period.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tower::{Service, ServiceExt};
 
 use crate::until_revoked::end_when;
 
-/// For requests that have no response yet when the server is asked to stop.
+/// Grace period for requests without a response when the server stops.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Ends the requests of a service when `stopped()` resolves. A request without a response is answered with 503; what it
-/// began may have been done.
+/// Ends the requests of a service when `stopped()` resolves. A request without a response is answered with 503; it may have taken
+/// effect.
 pub fn until_stopped<S, B, F>(
     service: S,
     stopped: impl Fn() -> F + Clone + Send + 'static,

@@ -1,12 +1,12 @@
-//! Accounts: whose budgets a workspace uses.
+//! Accounts: the owner of the work and storage budgets that a workspace uses.
 
-/// Tells the account of each workspace, from memory.
+/// Maps workspaces to accounts. Implementations answer from memory, without I/O.
 pub trait Accounts: Send + Sync + 'static {
-    /// The id of the account whose budgets the workspace uses; none where it has budgets of its own.
+    /// The id of the account whose budgets the workspace uses; `None` if the workspace has its own.
     fn account_of(&self, workspace: &str) -> Option<String>;
 }
 
-/// Every workspace has budgets of its own.
+/// Every workspace has its own budgets.
 pub(crate) struct NoAccounts;
 
 impl Accounts for NoAccounts {

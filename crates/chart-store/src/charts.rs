@@ -1,10 +1,10 @@
-//! Charts for the server: from wherever they are, and kept in the cluster.
+//! Chart service of the server: fetches charts from any source and stores them in the cluster.
 //!
-//! Every call names a [`Reader`]. A workspace reads its own repositories and everybody's, and packages that it uploaded or fetched
-//! itself. Where an index or a registry names the digest of a package that it does not read, the bytes are fetched from that source and
-//! checked as if there were no such package.
+//! Every call names a [`Reader`]. A workspace may read its own and shared repositories, and packages that it uploaded or fetched itself. If
+//! an index or a registry names the digest of a stored package that the workspace may not read, the bytes are fetched from that source and
+//! verified as if the package did not exist.
 //!
-//! Invariant: a repository is read anew for each call, and what is remembered of it is known by its UID and resourceVersion.
+//! Invariant: the `HelmRepo` is read for each call, and cache entries of it are keyed by its UID and resourceVersion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,20 +39,20 @@ use crate::repository::{self, IndexFailure, Repository};
 use crate::source::{Fetched, Source};
 use crate::work::{Work, pool_limits};
 
-/// How long the credentials of a `HelmRepo` are believed, and how much is remembered of all.
+/// TTL of the cached credentials of a `HelmRepo`, and capacity of that cache.
 const FRESH: Duration = Duration::from_secs(5);
 const REPOS: usize = 8 << 20;
 
-/// For whom a chart is fetched. The work is charged to the budget of the workspace that is named, or of its account.
+/// On whose behalf a chart is fetched. The work is charged to the budget of the named workspace or its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// The platform itself, which reads everything.
+    /// The platform itself, which may read everything.
     Platform,
-    /// The platform, for an object of a workspace that only the platform writes.
+    /// The platform, on behalf of a workspace, for objects that only the platform writes.
     PlatformFor(String),
-    /// A workspace reads its own repositories and everybody's.
+    /// A workspace, which may read its own and shared repositories.
     Workspace(String),
-    /// All workspaces, for what an administrator uploads for none in particular.
+    /// All workspaces, for packages that an administrator uploads for none in particular.
     Everyone,
 }
 
@@ -80,7 +80,7 @@ type RepoVersion = (String, String);
 #[derive(Clone)]
 enum Place {
     Served(Repository),
-    /// Its index was written by hand.
+    /// The index is inline in the `HelmRepo`.
     Given(Repository, Arc<Index>),
     Registry {
         base: Reference,
@@ -89,7 +89,7 @@ enum Place {
     },
 }
 
-/// All charts that the server can have.
+/// Access to all charts, stored or remote.
 pub struct Charts {
     fetcher: Fetcher,
     packages: Packages,
@@ -101,13 +101,13 @@ pub struct Charts {
 }
 
 impl Charts {
-    /// `client` is the platform's own; `outgoing` has the policy of configuration.
+    /// `client` is the platform's own; `outgoing` enforces the configured egress policy.
     pub fn new(client: kube::Client, outgoing: Client, clock: Arc<dyn Clock>) -> Self {
         let pool = WorkPool::new(&pool_limits());
         Self::with_limits(client, outgoing, clock, Limits::default(), pool)
     }
 
-    /// `pool` is shared with whatever else of the server does heavy work.
+    /// `pool` is shared with other heavy work of the server.
     pub fn with_limits(
         client: kube::Client,
         outgoing: Client,
@@ -126,7 +126,7 @@ impl Charts {
         }
     }
 
-    /// The same, with budgets for accounts: their workspaces use them together.
+    /// Uses budgets per account, shared by the account's workspaces.
     #[must_use]
     pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
         self.packages = self.packages.with_accounts(accounts.clone());
@@ -138,22 +138,22 @@ impl Charts {
         &self.packages
     }
 
-    /// The heavy work of a reader, in the pool that all share.
+    /// The work flow of a reader in the shared pool.
     pub fn work(&self, reader: &Reader) -> Work {
         self.fetcher.work().for_flow(self.flow(reader.workspace()))
     }
 
-    /// The key of the flow of work of a workspace: its account or, where it has budgets of its own, itself.
+    /// The flow key of a workspace: its account, or itself if it has its own budgets.
     fn flow(&self, workspace: &str) -> String {
         self.accounts.account_of(workspace).unwrap_or_else(|| workspace.to_owned())
     }
 
-    /// The fetcher that works for the budgets of a workspace.
+    /// The fetcher that is charged to the budgets of a workspace.
     fn fetcher_of(&self, workspace: &str) -> Fetcher {
         self.fetcher.for_flow(self.flow(workspace))
     }
 
-    /// The chart at a source. Nothing is kept by it.
+    /// Fetches the chart at a source, without storing it.
     pub async fn fetch(&self, source: &Source, reader: &Reader) -> Result<Fetched, ChartError> {
         let subject = self.subject(reader).await?;
         let fetcher = self.fetcher_of(reader.workspace());
@@ -185,8 +185,7 @@ impl Charts {
         }
     }
 
-    /// Keeps a chart that was fetched for a reader, for as long as something refers to it and at least for a while. Returns the name
-    /// of its package.
+    /// Stores a fetched chart for a reader while something refers to it, and at least for a grace period. Returns the name of the package.
     pub async fn keep(
         &self,
         fetched: &Fetched,
@@ -198,7 +197,7 @@ impl Charts {
         self.packages.put(fetched, origin, &subject).await
     }
 
-    /// What a repository has. A registry does not tell.
+    /// The index of a repository. OCI registries have none.
     pub async fn index(&self, repo: &str, reader: &Reader) -> Result<Arc<Index>, ChartError> {
         match self.place(repo, reader).await? {
             Place::Served(repository) => self.fetcher_of(reader.workspace()).index(&repository).await,
@@ -210,8 +209,7 @@ impl Charts {
         }
     }
 
-    /// Whether a repository that is about to be told of answers with an index, as it is now. What does not tell which charts it
-    /// has, a registry, is not asked.
+    /// Checks that a repository serves an index now, before it is saved. OCI registries have no index and are not checked.
     pub async fn check(&self, repo: &HelmRepo) -> Result<(), ChartError> {
         let name = repo.name_any();
         let lookup = |error| ChartError::Lookup { repo: name.clone(), source: Arc::new(error) };
@@ -259,7 +257,7 @@ impl Charts {
         }
     }
 
-    /// The chart with a digest that a source names, if it is kept here and the subject is one of its readers.
+    /// The stored chart with this digest, if the subject may read it.
     async fn known(
         &self,
         digest: &Digest,
@@ -273,7 +271,7 @@ impl Charts {
         }
         match self.of_package(&digest.package(), (fetcher, subject)).await {
             Ok(chart) => Ok((chart.digest == *digest).then_some(chart)),
-            // What is missing here is still where the source says.
+            // The source still has what is missing here.
             Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -292,7 +290,7 @@ impl Charts {
         Ok(chart)
     }
 
-    /// The reader with the UID that its workspace has now.
+    /// Resolves the reader's workspace to its current UID.
     async fn subject(&self, reader: &Reader) -> Result<Subject, ChartError> {
         match reader {
             Reader::Platform | Reader::PlatformFor(_) => Ok(Subject::Platform),
@@ -303,7 +301,7 @@ impl Charts {
         }
     }
 
-    /// The UID of a workspace, if there is one.
+    /// The UID of a workspace, if it exists.
     pub async fn workspace_uid(&self, name: &str) -> Result<Option<String>, ChartError> {
         Ok(self.workspaces.get_metadata_opt(name).await?.and_then(|workspace| workspace.metadata.uid))
     }
@@ -314,7 +312,7 @@ impl Charts {
         Ok(workspace.is_some_and(|workspace| workspace.metadata.deletion_timestamp.is_some()))
     }
 
-    /// The workspaces that exist.
+    /// Names, UIDs and creation times of the workspaces that exist.
     pub async fn living(&self) -> Result<Living, ChartError> {
         let pages = futures::stream::try_unfold(Some(String::new()), async |next| {
             let Some(token) = next else { return Ok(None) };
@@ -332,7 +330,7 @@ impl Charts {
         Ok(named.collect())
     }
 
-    /// Where a repository is. One of another workspace is not there, nor one of a former workspace of the same name.
+    /// Resolves a repository. One of another workspace, or of a deleted workspace of the same name, is not found.
     async fn place(&self, name: &str, reader: &Reader) -> Result<Place, ChartError> {
         let lookup = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
         let unknown = || ChartError::NoRepo(domain::ids::shortened(name));
@@ -367,8 +365,8 @@ impl Charts {
         place.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
     }
 
-    /// Whether a repository belongs to the workspace that has its name now: by the UID that it was created with or, where none is
-    /// recorded, by being no older.
+    /// Whether a repository belongs to the current workspace of that name: by the recorded UID or, without one, because it is not older
+    /// than the workspace.
     pub async fn is_of_living(&self, repo: &HelmRepo) -> Result<bool, ChartError> {
         if repo.spec.workspace.is_empty() {
             return Ok(true);
@@ -380,30 +378,30 @@ impl Charts {
     }
 }
 
-/// Whether a repository belongs to this workspace, given by UID and creation, and not to a former one of the same name.
+/// Whether a repository belongs to this workspace (UID and creation time), rather than to a deleted one of the same name.
 pub fn belongs(repo: &HelmRepo, workspace: Option<&(String, Timestamp)>) -> bool {
     match (workspace, repo.annotations().get(WORKSPACE_UID)) {
         (Some((uid, _)), Some(recorded)) => recorded == uid,
         (Some((_, began)), None) => created(repo) >= *began,
-        // Nobody is a member of a workspace that does not exist.
+        // A workspace that does not exist has no members.
         (None, _) => true,
     }
 }
 
-/// How often the bytes of a package are held while they are read: as JSON, in base64, and decoded.
+/// Copies of a package's bytes in memory while it is read: as JSON, in base64, and decoded.
 const READ_FACTOR: u64 = 3;
 
 fn created(object: &impl Resource) -> Timestamp {
     object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
-/// Whether a `HelmRepo` can have this name.
+/// Whether `name` is valid for a `HelmRepo`.
 fn is_repo_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     !name.is_empty() && name.len() <= 253 && name.bytes().all(plain) && !name.starts_with('.')
 }
 
-/// Where a `HelmRepo` says that it is.
+/// The endpoint that a `HelmRepo` describes.
 async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>, work: &Work) -> Result<Place, String> {
     let spec = &repo.spec;
     let access = credentials::access(repo, secret)?;

@@ -1,7 +1,7 @@
-//! Who is let into a repository, and how.
+//! Credentials of chart repositories.
 //!
-//! What is secret is in a Secret of the platform's own namespace. A repository names it, and whoever writes a repository chooses
-//! where it is sent: so only a Secret that was made for this is sent at all, and only for repositories of its own workspace.
+//! Secret values are in a Secret in the platform's namespace. The author of a `HelmRepo` chooses both the Secret's name and the URL that it
+//! is sent to. Therefore only Secrets of the dedicated type are sent, and only to repositories of their own workspace.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -20,11 +20,11 @@ pub mod keys {
     pub const KEY: &str = "tls.key";
 }
 
-/// Why a Secret is not sent to a repository. Nothing of what is in it is told, nor whether there is another of that name.
+/// Why a Secret is refused. The message reveals neither its content nor whether a Secret of that name exists.
 const UNFIT: &str =
     "the Secret that credentialRef names is not there, or is not for repositories of this workspace";
 
-/// What lets one into a repository. `secret` is what `credentialRef` names, if it names one and there is one.
+/// The credentials of a repository. `secret` is the object that `credentialRef` names, if it exists.
 pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String> {
     let spec = &repo.spec;
     let secret = match (&spec.credential_ref, secret) {
@@ -39,7 +39,7 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
         Ok(text.transpose()?.or_else(|| Some(inline.to_owned())).filter(|text| !text.is_empty()))
     };
     let username = said(keys::USERNAME, &spec.credential.username)?;
-    // A line break at the end is no part of it.
+    // A trailing line break is not part of the value.
     let trimmed = |text: String| outbound::Secret::new(text.trim_end_matches(['\r', '\n']));
     let login = match (said(keys::TOKEN, "")?, username, said(keys::PASSWORD, "")?) {
         (Some(token), _, _) => Some(Login::Bearer(trimmed(token))),
@@ -63,7 +63,7 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
     Ok(Access { login, trust: Trust { authorities, also_system: false, identity, blindly } })
 }
 
-/// Whether a Secret is for repositories of this very workspace: by its name and, where it is recorded, by its UID.
+/// Whether a Secret is for repositories of this workspace: by its type, its workspace label and, if recorded, the workspace's UID.
 fn is_for(secret: &Secret, repo: &HelmRepo) -> bool {
     let recorded = secret.annotations().get(WORKSPACE_UID);
     secret.type_.as_deref() == Some(REPO_CREDENTIALS_TYPE)

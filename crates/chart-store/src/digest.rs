@@ -1,18 +1,18 @@
-//! What bytes are called: their SHA-256.
+//! SHA-256 digests of charts and packages.
 
 use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use kube_types::package::PREFIX;
 
-/// How a digest begins where it says of which kind it is.
+/// Algorithm prefix of a digest.
 const KIND: &str = "sha256:";
-/// How many characters of a digest are in the name of a package.
+/// Number of base32 characters of a digest in the name of a package.
 pub(crate) const NAMED: usize = 20;
-/// Of RFC 4648, in small letters: what Kubernetes lets a name consist of.
+/// Alphabet of RFC 4648 in lower case, which is valid in Kubernetes names.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// The SHA-256 of some bytes.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
@@ -26,7 +26,7 @@ impl Digest {
         Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 
-    /// In hexadecimal digits, as an index has it.
+    /// The digest in hexadecimal, as in a repository index.
     pub fn hex(&self) -> String {
         let mut digits = String::with_capacity(64);
         for byte in self.0 {
@@ -35,7 +35,7 @@ impl Digest {
         digits
     }
 
-    /// The name of the package with these bytes.
+    /// The name of the package with this digest.
     pub fn package(&self) -> String {
         let bit = |at: usize| usize::from(self.0[at / 8] >> (7 - at % 8) & 1);
         let letter = |place: usize| (0..5).fold(0, |letter, at| letter << 1 | bit(place * 5 + at));
@@ -46,7 +46,7 @@ impl Digest {
 impl FromStr for Digest {
     type Err = BadDigest;
 
-    /// With or without its kind.
+    /// Parses hexadecimal digits, with or without `sha256:`.
     fn from_str(text: &str) -> Result<Self, BadDigest> {
         let bad = || BadDigest(domain::ids::shortened(text));
         let digits = text.strip_prefix(KIND).unwrap_or(text).as_bytes();

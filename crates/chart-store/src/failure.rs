@@ -1,4 +1,4 @@
-//! Why a chart could not be had.
+//! Errors of fetching and storing charts.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub enum ChartError {
         "the chart has files of more than {unpacked} bytes, templates of more than {templates}, or values and metadata of more than {parsed}"
     )]
     Unpacked { unpacked: usize, parsed: usize, templates: usize },
-    /// The budget of the workspace, or of all, is used up for the moment.
+    /// The work budget of the workspace or of the server is exhausted for now.
     #[error("fetching and unpacking charts: {0}; try again later")]
     Work(#[from] WorkError),
     #[error(transparent)]
@@ -116,7 +116,7 @@ impl ChartError {
             | Self::NoAddress { .. }
             | Self::BadDigest { .. }
             | Self::OtherChart { .. } => Kind::Invalid,
-            // What was promised is not there: it may be another time.
+            // The promised content is not available now; a retry may succeed.
             Self::Digest { .. } | Self::Incomplete(_) | Self::Corrupt(_) => Kind::Unavailable,
             Self::Registry(error) => error.kind(),
             Self::Suspended(_) => Kind::Precondition,
@@ -129,7 +129,7 @@ impl ChartError {
         }
     }
 
-    /// What an index says of something that it has not.
+    /// Converts an error of the repository index.
     pub(crate) fn of_index(error: IndexError, repo: &str, chart: &str, version: &str) -> Self {
         let (repo, chart, version) = (repo.to_owned(), chart.to_owned(), version.to_owned());
         match error {

@@ -1,4 +1,4 @@
-//! Fetching charts from repositories and registries, without a cluster.
+//! Fetches charts from repositories and registries; needs no cluster.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::repository::{self, Indexes, Listed, Repository};
 use crate::source::Fetched;
 use crate::work::Work;
 
-/// What charts may take together while they are remembered.
+/// Capacity of the chart cache, in bytes.
 const REMEMBERED: usize = 32 << 20;
-/// What tags may take together.
+/// Capacity of the tag cache, in bytes.
 const TAGS: usize = 1 << 20;
-/// How long a tag is believed to be what it was.
+/// TTL of a resolved tag, and of a failure.
 const FRESH: Duration = Duration::from_mins(1);
 const SULK: Duration = Duration::from_secs(5);
 
-/// Fetches charts for one flow of work, and remembers indexes, tags and charts. Clones share what is remembered.
+/// Fetches charts for one work flow and caches indexes, tags and charts. Cheap to clone; clones share state.
 ///
-/// Where several tenants are served, a chart is taken from memory only by [`Fetcher::remembered`], whose caller decides who may read
-/// it. Everything else is fetched from the place that it is asked from, so that a digest alone gives nobody any bytes.
+/// In a server with several tenants, a cached chart is returned only by [`Fetcher::remembered`], whose caller authorises the access.
+/// All other methods fetch from the requested source, so knowledge of a digest gives no access to the bytes.
 #[derive(Clone)]
 pub struct Fetcher {
     shared: Arc<Shared>,
@@ -38,17 +38,17 @@ pub struct Fetcher {
 
 struct Shared {
     client: Client,
-    /// All that is remembered was fetched for the one user that there is.
+    /// Whether there is only one user, who may read everything in the cache.
     single_user: bool,
     profile: Profile,
-    /// The largest archive that is fetched.
+    /// Maximum size of a chart archive.
     largest: usize,
     indexes: Indexes,
     charts: Mutex<Bounded<Digest, Fetched>>,
     layers: Hearsay<(Reference, String, Access, bool), Tagged, RegistryError>,
 }
 
-/// What a version in a registry came to.
+/// The resolved reference and layer of a version in a registry.
 #[derive(Clone)]
 struct Tagged {
     reference: Reference,
@@ -56,12 +56,12 @@ struct Tagged {
 }
 
 impl Fetcher {
-    /// A fetcher for one user, without a budget.
+    /// A fetcher for one user, without work limits.
     pub fn new(client: Client, profile: Profile, largest: usize) -> Self {
         Self::with(client, profile, largest, Work::unbounded(), true)
     }
 
-    /// A fetcher for several tenants, within a budget.
+    /// A fetcher for several tenants, with work limits.
     pub fn within(client: Client, profile: Profile, largest: usize, work: Work) -> Self {
         Self::with(client, profile, largest, work, false)
     }
@@ -79,7 +79,7 @@ impl Fetcher {
         Self { shared: Arc::new(shared), work }
     }
 
-    /// The same fetcher for another flow.
+    /// This fetcher, charged to another flow.
     #[must_use]
     pub fn for_flow(&self, key: impl Hash) -> Self {
         Self { shared: self.shared.clone(), work: self.work.for_flow(key) }
@@ -93,14 +93,14 @@ impl Fetcher {
         &self.work
     }
 
-    /// What a repository has.
+    /// The index of a repository, cached.
     pub async fn index(&self, repository: &Repository) -> Result<Arc<Index>, ChartError> {
         let repo = || repository.name.clone();
         let index = self.shared.indexes.get(&self.shared.client, repository, &self.work).await;
         index.map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
 
-    /// Whether a repository has an index that can be read. Asked now, whatever is remembered.
+    /// Checks that a repository has a valid index, bypassing the cache.
     pub async fn check(&self, repository: &Repository) -> Result<(), ChartError> {
         let read =
             repository::download(&self.shared.client, repository, self.shared.profile, &self.work).await;
@@ -108,7 +108,7 @@ impl Fetcher {
         read.map(drop).map_err(|source| ChartError::Index { repo: repo(), source: Box::new(source) })
     }
 
-    /// A chart of a repository.
+    /// Fetches a chart from a repository.
     pub async fn from_repository(
         &self,
         repository: &Repository,
@@ -119,7 +119,7 @@ impl Fetcher {
         self.listed(repository, &repository.find(&index, chart, version)?).await
     }
 
-    /// A chart that an index leads to.
+    /// Fetches a chart by its entry in an index, and verifies digest and name.
     pub async fn listed(&self, repository: &Repository, listed: &Listed) -> Result<Fetched, ChartError> {
         let fetched = match listed.digest.and_then(|digest| self.own(&digest)) {
             Some(known) => known,
@@ -138,7 +138,7 @@ impl Fetcher {
         Ok(fetched)
     }
 
-    /// A chart by the address of its archive.
+    /// Fetches a chart by the URL of its archive.
     pub async fn from_address(&self, address: &Address, access: &Access) -> Result<Fetched, ChartError> {
         let download = self.work.download().await?;
         let budget = Some(&download as &dyn outbound::Budget);
@@ -147,7 +147,7 @@ impl Fetcher {
         Fetched::load_within(answer.body, self.shared.profile, &self.work, download.into_reserved()).await
     }
 
-    /// A chart of a registry. `plain`: without TLS.
+    /// Fetches a chart from a registry. `plain`: without TLS.
     pub async fn from_registry(
         &self,
         reference: &Reference,
@@ -159,7 +159,7 @@ impl Fetcher {
             .await
     }
 
-    /// A chart of a registry, unless `known` has the one with the digest that the registry names.
+    /// Fetches a chart from a registry, unless `known` returns the chart with the digest that the registry names.
     pub async fn from_registry_unless(
         &self,
         reference: &Reference,
@@ -189,7 +189,7 @@ impl Fetcher {
         Ok(fetched)
     }
 
-    /// A chart that was fetched before by the one user.
+    /// A cached chart, for fetchers with one user.
     fn own(&self, digest: &Digest) -> Option<Fetched> {
         self.remembered(digest).filter(|_| self.shared.single_user)
     }

@@ -1,12 +1,20 @@
-//! Charts by digest, from archives, repositories and registries.
+//! Fetching and storage of Helm charts, addressed by digest.
 //!
-//! Modules in reading order: what bytes are called ([`digest`]), where a chart is and what comes of it ([`source`]), why it
-//! could not be had ([`failure`]); how much may be done at once ([`work`]); what is remembered, and for how long (`memory`); repositories and their indexes
-//! ([`repository`]), registries ([`oci`]), and what fetches from both ([`fetcher`]); whose budgets are used ([`accounts`]); packages in the cluster ([`packages`]); who
-//! is let into a repository ([`credentials`]); and all of it together for the server ([`charts`]).
+//! Modules:
+//! - [`digest`]: SHA-256 digests
+//! - [`source`]: chart sources and fetched charts
+//! - [`failure`]: errors
+//! - [`work`]: limits of heavy work; [`accounts`]: owners of budgets
+//! - `memory`: bounded caches
+//! - [`repository`]: chart repositories and indexes; [`oci`]: registries; [`fetcher`]: fetches from both
+//! - [`packages`]: charts stored in the cluster
+//! - [`credentials`]: repository credentials
+//! - [`charts`]: the chart service of the server
 //!
-//! Always true: what is returned has the digest that is said, and was loaded as a chart under limits; where somebody else said a
-//! digest before, it is that one. The command line uses what needs no cluster.
+//! Invariants: a returned chart has the digest that is reported, and was parsed under limits. If an index or registry named a digest, it
+//! is the same.
+//!
+//! The command line uses the modules that need no cluster.
 
 pub mod accounts;
 pub mod charts;

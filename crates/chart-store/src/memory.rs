@@ -1,4 +1,4 @@
-//! What is remembered: so much and no more, and for so long.
+//! Bounded caches.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Things by name, up to a weight together. What was not asked for the longest goes first.
+/// LRU cache with a limit on the total weight.
 pub struct Bounded<K, V> {
     limit: usize,
     weight: usize,
-    /// Grows with each look.
+    /// Logical clock, incremented by each access.
     turn: u64,
     held: HashMap<K, Held<V>>,
 }
@@ -35,7 +35,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
         Some(held.value.clone())
     }
 
-    /// Holds it, unless it is too heavy by itself.
+    /// Inserts a value and evicts the least recently used ones. A value above the limit is not cached.
     pub fn put(&mut self, key: K, value: V, weight: usize) {
         self.remove(&key);
         if weight > self.limit {
@@ -58,13 +58,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Bounded<K, V> {
     }
 }
 
-/// What others say, which is believed for a while. Of many who ask at once one goes and asks; all hear what it heard, also that it
-/// heard nothing.
+/// Single-flight cache of remote answers with TTL. Of concurrent callers for one key, one sends the request; all share its result, also a
+/// failure.
 pub struct Hearsay<K, V, E> {
-    /// How long an answer, and how long a failure is believed.
+    /// TTL of a success, and of a failure.
     fresh: Duration,
     sulk: Duration,
-    /// Whether a failure is one for all who ask. One that concerns a single caller, such as its budget, is not remembered.
+    /// Whether a failure applies to all callers. One that concerns a single caller, such as its budget, is not cached.
     is_shared: fn(&E) -> bool,
     slots: Mutex<Bounded<K, Arc<Slot<V, E>>>>,
 }
@@ -73,7 +73,7 @@ struct Slot<V, E>(tokio::sync::Mutex<Option<Heard<V, E>>>);
 
 struct Heard<V, E> {
     at: Instant,
-    /// What was last answered, even if nothing was heard since.
+    /// The last success, even if a later request failed.
     value: Option<V>,
     failure: Option<E>,
 }
@@ -83,10 +83,10 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
         Self { fresh, sulk, is_shared, slots: Mutex::new(Bounded::new(limit)) }
     }
 
-    /// The answer from before, if it is fresh, or else what `ask` hears. It is given the last answer that there was.
+    /// The cached value if it is fresh, else the result of `ask`, which gets the last success.
     ///
-    /// A caller waits for the answer to another one for a bounded time and asks for itself then: the other one may wait for a budget
-    /// of its own.
+    /// A caller waits a bounded time for the request of another, and then sends its own: the other may be waiting for a budget of its
+    /// own.
     pub async fn get(
         &self,
         key: &K,
@@ -131,9 +131,9 @@ impl<K: Hash + Eq + Clone, V: Clone, E: Clone> Hearsay<K, V, E> {
     }
 }
 
-/// What remembering anything takes.
+/// Minimum weight of an entry.
 const LEAST: usize = 512;
-/// How long a caller waits for the answer to another one.
+/// Maximum time to wait for another caller's request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
         tokio::time::advance(seconds(5)).await;
         assert_eq!(ask(Ok(7)).await, Ok(7));
         assert_eq!((ask(Ok(8)).await, asked.load(Ordering::Relaxed)), (Ok(7), 2));
-        // The budget of one caller is no answer to another.
+        // A failure by one caller's budget does not affect other callers.
         let other: Hearsay<&str, usize, &str> =
             Hearsay::new(1 << 20, seconds(60), seconds(5), |error| *error != "busy");
         assert_eq!(other.get(&"x", |_| 1, async |_| Err("busy")).await, Err("busy"));

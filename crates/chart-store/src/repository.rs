@@ -1,4 +1,4 @@
-//! Repositories of charts: an index, and archives wherever it says.
+//! Chart repositories: the index and the archives that it refers to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use crate::failure::ChartError;
 use crate::memory::Hearsay;
 use crate::work::Work;
 
-/// The largest index that is read, as it is sent and unpacked. The largest public ones have some 50 MB, and less than 64 MB
-/// are held of one that has no end.
+/// Maximum size of an index, compressed and uncompressed. The largest public ones have some 50 MB. Reading an endless response takes less
+/// than 64 MB.
 pub const LARGEST_INDEX: usize = 56 << 20;
-/// What indexes may take together while they are remembered.
+/// Capacity of the index cache, in bytes.
 const REMEMBERED: usize = 64 << 20;
-/// How long an index is believed before the repository is asked whether it is still the same.
+/// TTL of a cached index, after which it is revalidated.
 const FRESH: Duration = Duration::from_mins(1);
-/// Bytes of memory that a byte of a parsed entry takes at most, and those that the place of a version takes in the index.
+/// Maximum memory of a parsed entry, in bytes per byte of its text, and memory of one version's position in the index.
 const PARSED_FACTOR: usize = 32;
 const PLACE: usize = 192;
-/// The most versions of charts that an index may have, dependencies counted.
+/// Maximum number of chart versions in an index, counting dependencies.
 const MAX_VERSIONS: usize = 400_000;
-/// How long a repository that failed is not asked again.
+/// TTL of a failure, during which the repository is not retried.
 const SULK: Duration = Duration::from_secs(5);
 
-/// A repository that can be reached.
+/// A chart repository with resolved credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repository {
-    /// What people call it.
+    /// Name of the repository, for messages.
     pub name: String,
     pub address: Address,
     pub access: Access,
-    /// The credentials go wherever the index leads.
+    /// Credentials are also sent to other hosts that the index refers to.
     pub pass_credentials: bool,
 }
 
@@ -65,29 +65,29 @@ impl IndexFailure {
         }
     }
 
-    /// Whether it would be the same for any caller.
+    /// Whether the failure would be the same for every caller.
     fn is_shared(&self) -> bool {
         self.kind() != Kind::Exhausted
     }
 }
 
-/// An archive that an index leads to.
+/// A chart archive listed in an index.
 #[derive(Clone, Debug)]
 pub struct Listed {
     pub entry: ChartVersion,
     pub address: Address,
-    /// What its bytes must have, where the index says it.
+    /// Expected digest of the archive, if the index has one.
     pub digest: Option<Digest>,
 }
 
 impl Repository {
-    /// Where the index is.
+    /// The URL of the index.
     pub fn index(&self) -> Result<Address, Failure> {
         let whole = self.address.path().ends_with("/index.yaml");
         if whole { Ok(self.address.clone()) } else { Ok(self.address.below("index.yaml")?) }
     }
 
-    /// What lets one in at an address that the index leads to.
+    /// The credentials for a URL from the index: those of the repository if the origin is the same or they are passed on.
     pub fn access_at(&self, address: &Address) -> Access {
         if self.pass_credentials || address.origin() == self.address.origin() {
             self.access.clone()
@@ -96,7 +96,7 @@ impl Repository {
         }
     }
 
-    /// The newest version of a chart that a range allows.
+    /// The newest version of a chart that a range permits.
     pub fn find(&self, index: &Index, chart: &str, version: &str) -> Result<Listed, ChartError> {
         let entry = index
             .get(chart, version)
@@ -124,10 +124,10 @@ impl Repository {
     }
 }
 
-/// Whose index: what lets one in counts, too, so that nobody reads what was fetched for others.
+/// Cache key. It includes the credentials, so that no caller reads an index that was fetched with those of another.
 type Key = (Address, Access);
 
-/// An index, and by what the repository recognises it.
+/// A cached index, with the validators for a conditional request.
 #[derive(Clone)]
 struct Read {
     index: Arc<Index>,
@@ -136,7 +136,7 @@ struct Read {
     validators: Validators,
 }
 
-/// Reads indexes, and remembers them.
+/// Cache of repository indexes.
 pub(crate) struct Indexes {
     profile: Profile,
     heard: Hearsay<Key, Read, IndexFailure>,
@@ -188,7 +188,7 @@ impl Indexes {
     }
 }
 
-/// Fetches an index as it is written, without remembering it. It can be read.
+/// Downloads and parses an index, without caching. Returns its text too.
 pub async fn download(
     client: &Client,
     repository: &Repository,
@@ -205,7 +205,7 @@ pub async fn download(
     Ok((text, index))
 }
 
-/// Reads an index on the pool, with the memory reserved that it takes at most. `held` is the reservation of its text.
+/// Parses an index on the work pool, with its maximum memory reserved. `held` is the reservation of the text.
 pub async fn parse(
     text: Bytes,
     profile: Profile,
@@ -219,7 +219,7 @@ pub async fn parse(
     if versions > MAX_VERSIONS {
         return Err(IndexFailure::TooMany);
     }
-    // Parsed as a whole if it is small, entry by entry if not: a text of the latter kind is never held as data.
+    // A small index is parsed as a whole; a large one entry by entry, so that its data is never in memory at once.
     let whole = if text.len() > MAX_WHOLE { MAX_ENTRY } else { text.len() };
     let needed = whole * PARSED_FACTOR + versions * PLACE;
     let read = move |ticket: &Ticket| {

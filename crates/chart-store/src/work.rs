@@ -1,11 +1,11 @@
-//! Admission of heavy work: downloads, unpacking and indexing, fairly per workspace.
+//! Admission control of heavy work (downloads, unpacking, indexing), fair among workspaces.
 //!
-//! Everything computed runs in a [`WorkPool`] that the server shares with rendering. Memory is reserved before it is allocated: a
-//! download as it arrives, an archive and an index by an upper bound of what decoding takes. A download holds no slot of the pool, so
-//! that a server that sends slowly stops nobody; downloads have slots of their own.
+//! Computation runs in a [`WorkPool`] that the server shares with rendering. Memory is reserved before it is allocated: for a download as
+//! its bytes arrive, for an archive or index by an upper bound of its decoded size. Downloads have slots of their own instead of pool
+//! slots, so that a slow server blocks no computation.
 //!
-//! Work waits for memory a bounded time, without a slot of the pool. Only a few of each flow wait for it at once, so that one flow does
-//! not take all that becomes free.
+//! Work waits for memory for a bounded time, without a pool slot. Only a few jobs of each flow wait at once, so that one flow does not take
+//! all the memory that becomes free.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const MIB: u64 = 1 << 20;
-/// Longer than the largest archive or index takes on a busy machine.
+/// Deadline of a job, above the time that the largest archive or index takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Limits of the pool that the server shares among fetching, unpacking, indexing and rendering.
+/// Limits of the pool that fetching, unpacking, indexing and rendering share.
 pub fn pool_limits() -> WorkLimits {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     WorkLimits {
@@ -35,7 +35,7 @@ pub fn pool_limits() -> WorkLimits {
     }
 }
 
-/// Limits of downloads. Their bytes are the pool's.
+/// Limits of concurrent downloads. Their memory counts in the pool.
 const DOWNLOADS: WorkLimits = WorkLimits {
     slots: 128,
     slots_per_flow: 16,
@@ -46,7 +46,7 @@ const DOWNLOADS: WorkLimits = WorkLimits {
     bytes_per_flow: 0,
 };
 
-/// Limits of work that waits for memory or is done.
+/// Limits of jobs that wait for memory or run.
 fn turn_limits() -> WorkLimits {
     let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
     WorkLimits {
@@ -58,11 +58,11 @@ fn turn_limits() -> WorkLimits {
     }
 }
 
-/// The longest wait for memory, and the pause between two attempts.
+/// Maximum wait for memory, and the polling interval.
 const WAIT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The work of one flow: a workspace, or the platform itself. Clones share the pool.
+/// Admission for one flow: a workspace, an account, or the platform. Cheap to clone; clones share the pools.
 #[derive(Clone)]
 pub struct Work {
     pool: WorkPool,
@@ -71,11 +71,11 @@ pub struct Work {
     in_pool: Flow,
     in_downloads: Flow,
     in_turns: Flow,
-    /// Charts and indexes have the limits of the server, which fit into its budget, and not those of Helm.
+    /// Whether the server's limits on charts and indexes apply, which fit into its memory budget, instead of Helm's.
     bounded: bool,
 }
 
-/// A download that was admitted; its bytes are reserved as they arrive, and returned when it is dropped.
+/// An admitted download. Its bytes are reserved as they arrive and released when it is dropped.
 #[must_use]
 pub struct Download {
     reserved: Mutex<Reserved>,
@@ -96,14 +96,14 @@ impl Download {
 }
 
 impl Work {
-    /// The platform's own work in this pool.
+    /// Admission for the platform's own work in this pool.
     pub fn new(pool: WorkPool) -> Self {
         let (downloads, turns) = (WorkPool::new(&DOWNLOADS), WorkPool::new(&turn_limits()));
         let (in_pool, in_downloads, in_turns) = (pool.flow(""), downloads.flow(""), turns.flow(""));
         Self { pool, downloads, turns, in_pool, in_downloads, in_turns, bounded: true }
     }
 
-    /// Work of a program that serves one user, such as the command line.
+    /// Admission for a single-user program, such as the command line.
     pub fn unbounded() -> Self {
         let bytes = u64::MAX / 2;
         let pool = WorkPool::new(&WorkLimits { bytes, bytes_per_flow: bytes, ..pool_limits() });
@@ -114,7 +114,7 @@ impl Work {
         self.bounded
     }
 
-    /// The same pool for the flow known by `key`.
+    /// The same pools for the flow `key`.
     #[must_use]
     pub fn for_flow(&self, key: impl Hash) -> Self {
         let (in_pool, in_downloads) = (self.pool.flow(&key), self.downloads.flow(&key));
@@ -125,12 +125,12 @@ impl Work {
         &self.pool
     }
 
-    /// The pools besides [`Work::pool`], by their names in metrics: downloads, and work that waits for memory.
+    /// The pools other than [`Work::pool`], with their names in metrics: downloads, and jobs that wait for memory.
     pub fn queues(&self) -> [(&'static str, WorkPool); 2] {
         [("chart_downloads", self.downloads.clone()), ("chart_turns", self.turns.clone())]
     }
 
-    /// Waits until a download may begin.
+    /// Waits until a download may start.
     pub async fn download(&self) -> Result<Download, Rejected> {
         let slot = self.downloads.admit(self.in_downloads, 0).await?;
         Ok(Download { reserved: Mutex::new(self.reserve(0)?), _slot: slot })
@@ -141,7 +141,7 @@ impl Work {
         self.pool.reserve(self.in_pool, bytes)
     }
 
-    /// Runs `work` on a blocking thread with `bytes` reserved until it has ended. `held` is what its input has reserved.
+    /// Runs `work` on a blocking thread with `bytes` reserved until it ends. `held` is the reservation of its input.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
@@ -158,7 +158,7 @@ impl Work {
         self.pool.run(self.in_pool, 0, DEADLINE, work).await
     }
 
-    /// Reserves memory as soon as there is enough.
+    /// Waits until the memory can be reserved, up to [`WAIT`].
     async fn wait_for(&self, bytes: u64) -> Result<Reserved, Rejected> {
         let until = Instant::now() + WAIT;
         loop {

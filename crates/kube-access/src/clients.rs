@@ -1,9 +1,9 @@
-//! Clients of one cluster: for the platform itself, and for whomever it acts as.
+//! Clients of one cluster: for the platform's own identity and for impersonated users.
 //!
-//! Always true: a request carries exactly the `Impersonate-*` headers of the client that it is sent by. One that was
-//! put on it elsewhere, by accident or by somebody's wish, is taken off. Where one client is laid over another, at most one of
-//! the two acts as somebody, and that holds.
-//! Elsewhere: as whom an actor acts (`domain::actor`), who may be impersonated at all (the platform's own role).
+//! Invariants: a request carries exactly the `Impersonate-*` headers of its client; any others are removed. When one client wraps
+//! another, at most one of them impersonates, and its identity applies.
+//!
+//! See also: `domain::actor` decides the impersonated identity; the platform's own RBAC role limits who may be impersonated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const ALL: &str = "impersonate-";
 
-/// Nothing is sent.
+/// Why a request was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Unsent {
     #[error("`{user}` or one of its groups is no name that a request can carry")]
@@ -32,13 +32,12 @@ pub(crate) enum Unsent {
     Invalid(InvalidCall),
 }
 
-/// A kubeconfig that acts as somebody.
+/// The kubeconfig itself impersonates (`as`).
 #[derive(Debug, thiserror::Error)]
 #[error("it acts as somebody else (`as`), whose groups everybody would have that the platform acts as")]
 pub struct ActsAs;
 
-/// Whether the platform can act as others by this configuration: not if it acts as somebody itself, because what `kube` lays
-/// on every request it lays beside ours.
+/// Refuses a kubeconfig that impersonates: `kube` would add its headers to those of every impersonated request.
 pub fn check(config: &kube::Config) -> Result<(), ActsAs> {
     let auth = &config.auth_info;
     let named = auth.impersonate.is_some() || auth.impersonate_uid.is_some();
@@ -46,7 +45,7 @@ pub fn check(config: &kube::Config) -> Result<(), ActsAs> {
     if named || more { Err(ActsAs) } else { Ok(()) }
 }
 
-/// Makes clients of one cluster. All share one line to it.
+/// Clients of one cluster, which share one connection.
 #[derive(Clone)]
 pub struct Clients {
     line: kube::Client,
@@ -55,22 +54,22 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// `own` says who the platform is.
+    /// Clients over `own`, which authenticates as the platform.
     pub fn new(own: kube::Client) -> Self {
         Self::with_limit(own, patience::LIMIT)
     }
 
-    /// As [`Clients::new`], with another limit of patience.
+    /// As [`Clients::new`], with another request timeout.
     pub fn with_limit(own: kube::Client, limit: Duration) -> Self {
         Self { own: client(own.clone(), Ok(HeaderMap::new()), limit), line: own, limit }
     }
 
-    /// For what the platform does as itself.
+    /// The client for the platform's own requests.
     pub fn own(&self) -> kube::Client {
         self.own.clone()
     }
 
-    /// For what somebody does through the platform: Kubernetes decides whether they may.
+    /// The client for requests on behalf of `who`. Kubernetes authorises them.
     pub fn acting_as(&self, who: &Impersonation) -> kube::Client {
         client(self.line.clone(), headers(who), self.limit)
     }
@@ -102,11 +101,11 @@ fn client(line: kube::Client, headers: Result<HeaderMap, Unsent>, limit: Duratio
     kube::Client::new(service_fn(call), namespace)
 }
 
-/// On a request that came through one of our clients already. Nobody else can put this on it.
+/// Request extension: the headers were set by one of these clients. The type is private, so no other code can add it.
 #[derive(Clone)]
 struct Dressed;
 
-/// Leaves on a request the headers of one client, and nothing of the kind besides.
+/// Sets the impersonation headers of a request to exactly those of one client.
 fn dress(request: &mut Request<Body>, headers: &HeaderMap) -> Result<(), Unsent> {
     let ours = request.extensions_mut().insert(Dressed).is_some();
     let worn = request.headers_mut();

@@ -1,9 +1,9 @@
-//! What tenants read of a failed call of the platform's own.
+//! Errors of the platform's own API calls, as shown to tenants.
 //!
-//! The message of a Kubernetes Status can name the platform's ServiceAccount and objects of others. Tenants get a [`reason`]; the
-//! whole error goes to the log.
+//! The message of a Kubernetes Status can name the platform's ServiceAccount and objects of other tenants. Tenants get a [`reason`]; the
+//! full error goes to the log.
 
-/// The reason of a failed call of the platform's own, for tenants.
+/// The reason of a failed API call of the platform, without internal details.
 pub fn reason(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) => match status.code {

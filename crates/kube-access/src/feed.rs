@@ -1,12 +1,12 @@
-//! One watch of one kind, for everybody in the process who wants to know.
+//! Watch-fed cache of one kind, shared by all readers in the process (client-go: shared informer).
 //!
-//! A [`Feed`] keeps what it last heard in memory, so that a question costs no call, and tells subscribers of every
-//! change. When the cluster does not answer it goes on answering, says for how long it has heard nothing
-//! ([`Feed::stale_for`]), and catches up by itself.
+//! A [`Feed`] holds a projection of every object in memory, so reads make no API call. Subscribers get a snapshot and then every change.
+//! While the cluster is unreachable, reads return the last state, [`Feed::stale_for`] reports its age, and the watch is retried.
 //!
-//! Always true: what a subscriber has been told, in order, ends at what [`Feed::all`] says. A slow one misses steps on
-//! the way and no end, so that what waits for it never grows beyond what there is.
-//! Elsewhere: what is kept and told ([`store`]), how it is heard ([`follow`]).
+//! Invariants: the events of a subscriber, applied in order, yield the state of [`Feed::all`]. Events of a slow subscriber are
+//! coalesced per object, so its queue never exceeds the number of objects.
+//!
+//! See also: [`store`] for the cached objects and subscriber queues, [`follow`] for the list-and-watch loop.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -33,17 +33,17 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-/// What happened to one object.
+/// A change of one object.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change<P> {
-    /// It is new, or it changed.
+    /// The object was created or changed.
     Applied(Arc<P>),
-    /// It is gone; this is how it was last seen.
+    /// The object was deleted; this is its last state.
     Deleted(Arc<P>),
 }
 
-/// What a watch says, kept up to date: of each object a `P`, which is the object itself or what somebody needs of it. Clones are
-/// the same feed; the watch ends with the last of them.
+/// Watch-fed cache of `P`, which is the object or a projection of it. Cheap to clone; clones share state. The watch ends when the last
+/// clone is dropped.
 pub struct Feed<P>(Arc<Watching<P>>);
 
 struct Watching<P> {
@@ -57,21 +57,21 @@ struct Shared<P> {
     refusal: watch::Sender<Option<Refusal>>,
 }
 
-/// What the cluster says of a watch that it does not let anybody have: it may not be, or there is no such kind.
+/// The API server rejects the watch with a client error: forbidden, or no such kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub code: u16,
     pub message: String,
 }
 
-/// What is known of the watch.
+/// State of the watch.
 #[derive(Clone, Copy)]
 struct Health {
-    /// Everything has been heard once.
+    /// The first list is complete.
     synced: bool,
-    /// The watch stands.
+    /// The watch is connected.
     alive: bool,
-    /// When the cluster last said anything.
+    /// Time of the last response or event from the API server.
     heard: Instant,
 }
 
@@ -79,9 +79,10 @@ impl<K> Feed<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Begins to watch. `slim` takes off each object what nobody will ask for; `metadata.managedFields` is not even read.
+    /// Starts a cache of whole objects. `slim` removes fields that no reader needs; `metadata.managedFields` is never parsed.
     ///
-    /// The client of `api` is one of [`crate::Clients`], which gives up on a cluster that does not answer. Of `config` the selectors, the size of a page and the length of a watch count.
+    /// The client of `api` must come from [`crate::Clients`], which enforces request timeouts. Only the selectors, the page size and the
+    /// watch timeout of `config` are used.
     pub fn start(api: Api<K>, config: Config, slim: fn(&mut K)) -> Self {
         Self::keeping(api, config, move |mut object| {
             slim(&mut object);
@@ -91,7 +92,7 @@ where
 }
 
 impl<P: Send + Sync + 'static> Feed<P> {
-    /// Begins to watch, and keeps of each object what `keep` makes of it, and nothing else. As [`Feed::start`] for the rest.
+    /// Starts a cache of projections: `keep` maps each object to the value that is cached. Otherwise as [`Feed::start`].
     pub fn keeping<K>(api: Api<K>, config: Config, keep: impl Fn(K) -> P + Send + Sync + 'static) -> Self
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -99,7 +100,7 @@ impl<P: Send + Sync + 'static> Feed<P> {
         Self::following(api, config, Sent::Whole, keep)
     }
 
-    /// Begins to watch what is said about objects, and keeps what `keep` makes of that. What they hold is not even sent.
+    /// Starts a cache of projections of metadata. The API server sends only `PartialObjectMetadata`.
     pub fn of_metadata<K>(
         api: Api<PartialObjectMeta<K>>,
         config: Config,
@@ -129,7 +130,7 @@ impl<P: Send + Sync + 'static> Feed<P> {
         let (keep, followed, path): (follow::Keep<K, P>, _, _) =
             (Arc::new(keep), shared.clone(), api.resource_url().to_owned());
         let task = runtime().spawn("cache", &path, move || {
-            // After a panic nothing is heard until everything has been listed anew.
+            // After a panic the cache is stale until the next list.
             followed.lost(None);
             follow::follow(api.clone(), config.clone(), sent, keep.clone(), followed.clone())
         });
@@ -138,54 +139,54 @@ impl<P: Send + Sync + 'static> Feed<P> {
 }
 
 impl<P> Feed<P> {
-    /// The object of that name, where a feed has one namespace or none.
+    /// The object `name`, for cluster-scoped kinds or a watch of one namespace.
     pub fn get(&self, name: &str) -> Option<Arc<P>> {
         self.0.shared.store.lock().named(name)
     }
 
-    /// The object of that name in that namespace.
+    /// The object `name` in `namespace`.
     pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<P>> {
         self.0.shared.store.lock().get(namespace, name)
     }
 
-    /// All objects, by name.
+    /// All objects, sorted by name.
     pub fn all(&self) -> Vec<Arc<P>> {
         self.0.shared.store.lock().all()
     }
 
-    /// First what there is, then every change. Ends with the feed.
+    /// Subscribes to a snapshot followed by every change. The stream ends when the cache is dropped.
     pub fn changes(&self) -> Changes<P> {
         let id = self.0.shared.store.lock().subscribe();
         Changes { shared: self.0.shared.clone(), id }
     }
 
-    /// The same of one object alone, whether it exists yet or not. `namespace` is empty for kinds without one.
+    /// As [`Feed::changes`] for one object, which need not exist yet. `namespace` is empty for cluster-scoped kinds.
     pub fn changes_of(&self, namespace: &str, name: &str) -> Changes<P> {
         let id = self.0.shared.store.lock().subscribe_to(namespace, name);
         Changes { shared: self.0.shared.clone(), id }
     }
 
-    /// Resolves when all that there was has been heard once.
+    /// Resolves when the first list is complete.
     pub async fn synced(&self) {
         let mut health = self.0.shared.health.subscribe();
-        // The sender lives as long as this feed.
+        // The sender lives as long as this cache, so the wait cannot fail.
         let _ = health.wait_for(|health| health.synced).await;
     }
 
-    /// Resolves when the cluster refuses the watch. The feed goes on trying: who does not want that drops it.
+    /// Resolves when the API server rejects the watch. The cache keeps retrying until it is dropped.
     pub fn refused(&self) -> impl Future<Output = Refusal> + use<P> {
         let mut refusal = self.0.shared.refusal.subscribe();
         async move {
             let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
             match refused {
                 Some(refused) => refused,
-                // The feed is gone.
+                // The cache was dropped.
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// For how long nothing has been heard; nothing while the watch stands.
+    /// Time since the last response while the watch is disconnected; `None` while it is connected.
     pub fn stale_for(&self) -> Option<Duration> {
         let Health { alive, heard, .. } = *self.0.shared.health.borrow();
         (!alive).then(|| heard.elapsed())
@@ -204,7 +205,7 @@ impl<P> Drop for Watching<P> {
     }
 }
 
-/// What a subscriber is told.
+/// Event stream of one subscriber.
 pub struct Changes<P> {
     shared: Arc<Shared<P>>,
     id: u64,

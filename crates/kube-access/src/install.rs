@@ -1,8 +1,8 @@
-//! Bringing our definitions of kinds into a cluster.
+//! Installation of CustomResourceDefinitions.
 //!
-//! Ours are applied, unless a newer server has left newer ones. Those of other projects are made where there are none; one that
-//! another brought is never changed, as they know better, and one that an older server of ours made is brought up to date.
-//! What is there and cannot serve us is refused, with its name.
+//! The platform's own CRDs are applied, unless a newer server has installed a newer revision. CRDs of other projects are created if
+//! absent. One that was installed by others is never changed; one that an older server of this platform created is updated.
+//! An existing CRD that is incompatible is an error that names it.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use kube_types::definitions::Definition;
 use kube_types::marks::CRD_REVISION;
 use tokio::time::{sleep, timeout};
 
-/// How long a cluster may take to serve a kind.
+/// Timeout until a kind is served.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How soon we look again at what is on the move.
+/// Polling interval while a CRD changes.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a definition could not be brought in. Nothing that was there has been changed by it.
+/// Why a CRD could not be installed. The existing CRD is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     #[error(
@@ -40,17 +40,17 @@ pub enum InstallError {
     NotServed { name: String },
 }
 
-/// What to do about one definition.
+/// The action for one CRD.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Create,
     Apply,
     Leave,
-    /// It is being deleted: what comes after it is ours to make.
+    /// It is being deleted, and is created once it is gone.
     Wait,
 }
 
-/// Brings in all definitions, in order, and waits until the cluster serves them.
+/// Installs the CRDs in order and waits until each is served.
 pub async fn install(client: &Client, definitions: Vec<Definition>) -> Result<(), InstallError> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     for definition in &definitions {
@@ -91,7 +91,7 @@ async fn bring_in(
                 tracing::info!(definition = name, "brought in a definition");
                 break;
             }
-            // Somebody else was faster: look at theirs.
+            // Created concurrently: read it and decide again.
             Err(kube::Error::Api(status)) if status.is_already_exists() => sleep(PAUSE).await,
             Err(error) => return Err(failed(error)),
         }
@@ -101,7 +101,7 @@ async fn bring_in(
     Ok(())
 }
 
-/// Thinks only.
+/// Pure: no I/O, no clock.
 fn decide(found: Option<&CustomResourceDefinition>, definition: &Definition) -> Result<Step, InstallError> {
     let Definition { crd: ours, foreign } = definition;
     let Some(theirs) = found else {

@@ -1,12 +1,12 @@
-//! What to do about a Lease, and what to write into it. Pure: no client, no clock.
+//! Lease rules: what a candidate does about a Lease, and what it writes. Pure: no I/O, no clock.
 //!
-//! The times in a Lease are for people to read. Nobody's clock is compared with anybody else's: a candidate measures,
-//! by its own monotonic clock, for how long it has seen the Lease unchanged, and a holder measures how long ago it sent
-//! the renewal that last succeeded. As nobody can see a renewal before it was sent, a holder that lets go after
-//! [`STEP_DOWN`] has let go before anybody can think that [`LEASE`] has passed, whatever their calendars say.
+//! Timestamps in a Lease are informational; wall clocks are never compared. A candidate measures with its own monotonic clock for how
+//! long the Lease has been unchanged. A holder measures the time since it sent the last successful renewal. A renewal cannot be observed
+//! before it is sent, so a holder that stops after [`STEP_DOWN`] has stopped before any candidate can conclude that [`LEASE`] has passed,
+//! whatever the wall clocks show.
 //!
-//! What remains is clocks that run at different speeds, by more than a quarter, and a machine that was suspended: its
-//! monotonic clock stood still. Writes that must not be made by a former holder therefore carry a `resourceVersion`.
+//! Two risks remain: clocks whose rates differ by more than a quarter, and a suspended machine, whose monotonic clock stands still. Writes
+//! that a former holder must not make therefore carry a `resourceVersion`.
 
 use std::time::Duration;
 
@@ -14,32 +14,32 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::LeaseSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// How long a Lease holds without being renewed.
+/// Lease duration without renewal.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// No holder is believed for longer than that, whatever its Lease promises: anybody who may write one could hold up for ever
-/// what nobody is at.
+/// Maximum duration that a candidate honours, whatever the Lease says: otherwise a client that may write Leases could block an operation
+/// indefinitely.
 pub const BELIEVED: Duration = Duration::from_mins(1);
-/// How often its holder renews it, and how long one call may take.
+/// Renewal interval, and timeout of one call.
 pub const RENEW: Duration = Duration::from_millis(3_333);
-/// How soon a call that failed is tried again.
+/// Delay before a failed call is retried.
 pub const RETRY: Duration = Duration::from_secs(1);
-/// How long a holder goes on without having renewed it.
+/// Time without a renewal after which the holder stops its work.
 pub const STEP_DOWN: Duration = Duration::from_secs(8);
 
-/// What a candidate does next.
+/// Next action of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is none: make it.
+    /// The Lease does not exist.
     Create,
-    /// It is ours already, perhaps by a write whose answer never came.
+    /// The candidate holds it already, perhaps by a write whose response was lost.
     Renew,
-    /// Nobody holds it, or its holder has been silent for too long.
+    /// It has no holder, or the holder has not renewed it in time.
     Take,
-    /// Somebody holds it, and for at least so long.
+    /// It is held, and cannot expire before this time has passed.
     Wait(Duration),
 }
 
-/// What `me` does about a Lease that has been seen unchanged for so long.
+/// The next action of `me`, given for how long the Lease has been unchanged.
 pub fn next(lease: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     let Some(lease) = lease else { return Step::Create };
     let holder = lease.holder_identity.as_deref().unwrap_or_default();
@@ -55,7 +55,7 @@ pub fn next(lease: Option<&LeaseSpec>, me: &str, unchanged: Duration) -> Step {
     }
 }
 
-/// The Lease as `me` writes it, to take it or to renew it.
+/// The Lease spec by which `me` takes or renews it.
 pub fn held(old: Option<&LeaseSpec>, me: &str, now: Timestamp) -> LeaseSpec {
     let mut lease = old.cloned().unwrap_or_default();
     if lease.holder_identity.as_deref() != Some(me) {
@@ -69,7 +69,7 @@ pub fn held(old: Option<&LeaseSpec>, me: &str, now: Timestamp) -> LeaseSpec {
     lease
 }
 
-/// The Lease as its holder leaves it: anybody may take it at once.
+/// The Lease spec without a holder; any candidate may take it immediately.
 pub fn released(old: &LeaseSpec, now: Timestamp) -> LeaseSpec {
     LeaseSpec { holder_identity: None, renew_time: Some(MicroTime(now)), ..old.clone() }
 }
@@ -117,9 +117,10 @@ mod tests {
 
     #[test]
     fn a_holder_lets_go_before_anybody_can_think_it_gone() {
-        // Two tries to renew fit in, and a fifth of the lease is left for clocks that run at different speeds.
+        // Two attempts to renew fit in, and a fifth of the lease remains as tolerance for clock rates.
         assert!(RENEW + RETRY < STEP_DOWN && STEP_DOWN * 5 <= LEASE * 4);
-        // A holder dies just after a renewal that was just missed, and the first call to take over has no answer.
+        // The worst takeover: the holder dies just after a renewal that a poll just missed, and the first call to take over gets no
+        // response.
         assert!(RENEW + LEASE + RENEW + RETRY < Duration::from_secs(20));
     }
 

@@ -1,8 +1,12 @@
-//! What every user of a cluster needs of it, over a `kube::Client` and nothing else.
+//! Kubernetes client layer shared by all components; uses only a `kube::Client`.
 //!
-//! Modules in reading order: as whom one asks ([`clients`]), what its path and query may be ([`verb`]), how long one waits ([`patience`]), what tenants read of a failure
-//! ([`failure`]) and whether somebody may ([`review`]), how a full workspace is told from a missing permission ([`storage_budget`]), our kinds in it ([`install`]), what there is and what changes ([`feed`]), the controller runtime ([`controller`]),
-//! and to be the only one who does something ([`judge`], [`lock`]: a Lease that one of many may hold).
+//! Modules:
+//! - [`clients`]: impersonating clients; [`verb`]: checks of path and query; [`patience`]: request timeouts
+//! - [`failure`]: error reasons for tenants; [`review`]: SubjectAccessReviews; [`storage_budget`]: storage quota errors
+//! - [`install`]: installation of CRDs
+//! - [`feed`]: watch-fed caches
+//! - [`controller`]: controller runtime
+//! - [`judge`], [`lock`]: Lease rules, leader election and exclusive operations
 
 pub mod clients;
 pub mod controller;

@@ -1,8 +1,8 @@
-//! A Lease that one of many may hold, and work that is done only while it is held.
+//! Leader election and exclusive work by Lease.
 //!
-//! There is no "am I the holder?" to ask and forget: work is handed in, begun when the Lease is ours, and dropped where
-//! it stands when it no longer is. It is never polled again after [`STEP_DOWN`], even if the whole process stood
-//! still and wakes up late. Each lock is a holder of its own, so that two of one process exclude each other too.
+//! Callers pass in the work instead of asking whether they hold the Lease. The work starts when the Lease is acquired and is dropped
+//! when it is lost. It is never polled after [`STEP_DOWN`], even if the whole process was stopped and resumes late. Each
+//! [`Lock`] has an identity of its own, so two locks of one process exclude each other too.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -29,14 +29,14 @@ mod tests;
 pub use errand::Missed;
 pub use sightings::Sightings;
 
-/// The Lease could not be renewed in time, or somebody else has it.
+/// The Lease could not be renewed in time, or another candidate holds it.
 #[derive(Debug, thiserror::Error)]
 #[error("the lease `{lease}` was lost")]
 pub struct Lost {
     pub lease: String,
 }
 
-/// Why a call had no outcome.
+/// Why an API call failed.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error(transparent)]
@@ -45,25 +45,25 @@ enum CallError {
     Silent,
 }
 
-/// One candidate for one Lease.
+/// A candidate for one Lease.
 pub struct Lock {
     leases: Api<Lease>,
     namespace: String,
     name: String,
     identity: String,
-    /// What is seen of the Leases of errands, if this is one.
+    /// Observed Leases of other holders, if this is an operation Lease.
     errand: Option<Sightings>,
-    /// For what people read in the Lease; nothing is decided by it.
+    /// Source of the informational timestamps in the Lease; no decision uses it.
     wall_clock: fn() -> Timestamp,
 }
 
-/// The Lease as we last wrote it, and when we set out to.
+/// The Lease as last written by this candidate, and when that request was started.
 struct Term {
     lease: Box<Lease>,
     begun: Instant,
 }
 
-/// What a candidate last saw of a Lease that others hold, and since when.
+/// Observed spec of a Lease, and since when it is unchanged.
 #[derive(Clone)]
 struct Seen {
     spec: Option<LeaseSpec>,
@@ -77,7 +77,7 @@ impl Seen {
 }
 
 impl Lock {
-    /// A candidate for the Lease `name`. `holder` tells people who it is; it need not be unique.
+    /// A candidate for the Lease `name`. `holder` prefixes the identity for readability and need not be unique.
     pub fn new(client: kube::Client, namespace: &str, name: &str, holder: &str) -> Self {
         Self {
             leases: Api::namespaced(client, namespace),
@@ -89,7 +89,7 @@ impl Lock {
         }
     }
 
-    /// A candidate for the Lease of an errand, which others can see from afar.
+    /// A candidate for the Lease of one operation, which is labelled so that [`Sightings`] observes it.
     pub fn for_errand(
         client: kube::Client,
         namespace: &str,
@@ -100,12 +100,12 @@ impl Lock {
         Self { errand: Some(sightings), ..Self::new(client, namespace, name, holder) }
     }
 
-    /// How the Lease names this candidate.
+    /// The holder identity of this candidate.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Does `work` each time this candidate leads, from the start, until `stop`; then lets others lead at once.
+    /// Runs `work` from the start whenever this candidate is elected, until `stop` resolves; then releases the Lease.
     pub async fn lead<W>(mut self, mut work: impl FnMut() -> W, stop: impl Future<Output = ()>)
     where
         W: Future<Output = Infallible>,
@@ -121,9 +121,9 @@ impl Lock {
         self.release().await;
     }
 
-    /// Waits for the Lease, does `work` while it is held, and gives it back.
+    /// Acquires the Lease, runs `work` while it is held, and releases it.
     ///
-    /// Whoever drops this future keeps the Lease until it runs out.
+    /// Not cancel-safe: if the future is dropped, the Lease stays held until it expires.
     pub async fn hold<W: Future>(&mut self, work: impl FnOnce() -> W) -> Result<W::Output, Lost> {
         let mut term = self.acquire().await;
         let done = self.keep(&mut term, work()).await?;
@@ -146,7 +146,7 @@ impl Lock {
         }
     }
 
-    /// Looks once, and takes the Lease if it may be taken.
+    /// Reads the Lease once and takes it if it is free.
     async fn attempt(&self, seen: &mut Seen) -> Result<Attempt, CallError> {
         let found = self.read().await?;
         let spec = found.as_ref().and_then(|lease| lease.spec.clone());
@@ -165,7 +165,7 @@ impl Lock {
         Ok(self.write(found).await?.map_or(Attempt::Beaten, Attempt::Won))
     }
 
-    /// Waits until the Lease changes, at most for so long. Without a watch one waits to the end.
+    /// Waits until the Lease changes, for at most `at_most`. If the watch fails, waits for the whole time.
     async fn change(&self, version: &str, at_most: Duration) {
         let one = WatchParams::default().fields(&format!("metadata.name={}", self.name));
         let changed = async {
@@ -179,16 +179,16 @@ impl Lock {
             }
             pending::<()>().await;
         };
-        // Either way the Lease is looked at anew.
+        // The caller reads the Lease again after a change or a timeout.
         let _ = timeout(at_most, changed).await;
     }
 
-    /// Goes on with `work` for as long as the Lease can be renewed.
+    /// Runs `work` while the Lease can be renewed.
     async fn keep<T>(&self, term: &mut Term, work: impl Future<Output = T>) -> Result<T, Lost> {
         let mut work = pin!(work);
         let lost = || Lost { lease: self.name.clone() };
         loop {
-            // In this order: who wakes up late must learn of it before anything else is done.
+            // The deadline is polled first: after a late wake-up the work must not be polled again.
             tokio::select! {
                 biased;
                 () = until(term.begun + STEP_DOWN) => return Err(lost()),
@@ -198,7 +198,7 @@ impl Lock {
         }
     }
 
-    /// The next term, when its time has come and for as long as it takes; none if somebody else has the Lease.
+    /// Waits until the renewal is due and renews, with retries. `None` if another candidate holds the Lease.
     async fn renewal(&self, term: &Term) -> Option<Term> {
         sleep_until(term.begun + RENEW).await;
         loop {
@@ -218,7 +218,7 @@ impl Lock {
         if let Some(next) = self.write(Some(Lease::clone(&term.lease))).await? {
             return Ok(Renewal::Done(next));
         }
-        // It was changed or deleted. By a person, perhaps, who left it ours.
+        // It was changed or deleted since, perhaps by an administrator. This candidate may still be the holder.
         let found = self.read().await?;
         match judge::next(
             found.as_ref().and_then(|lease| lease.spec.as_ref()),
@@ -230,7 +230,7 @@ impl Lock {
         }
     }
 
-    /// Lets others have the Lease at once, if it is ours.
+    /// Releases the Lease if this candidate holds it.
     async fn release(&self) {
         if let Err(error) = self.try_release().await {
             tracing::warn!(lease = self.name, %error, "cannot give the lease back; it runs out by itself");
@@ -251,7 +251,7 @@ impl Lock {
         within(self.leases.get_opt(&self.name)).await
     }
 
-    /// Writes ourselves into the Lease that was found, or makes one; nothing if somebody was faster.
+    /// Creates the Lease or replaces `found`, with this candidate as the holder. `None` if another write came first.
     async fn write(&self, found: Option<Lease>) -> Result<Option<Term>, CallError> {
         let begun = Instant::now();
         let exists = found.is_some();
@@ -266,7 +266,7 @@ impl Lock {
         lease.spec = Some(judge::held(lease.spec.as_ref(), &self.identity, (self.wall_clock)()));
         let params = PostParams::default();
         let written = if exists {
-            // It carries the version that it was read at.
+            // The object carries the resourceVersion that was read, so a concurrent change is a conflict.
             within(self.leases.replace(&self.name, &params, &lease)).await
         } else {
             within(self.leases.create(&params, &lease)).await
@@ -291,12 +291,12 @@ enum Renewal {
     Over,
 }
 
-/// Changed, made, or deleted since it was read.
+/// Whether the Lease was changed, created or deleted since it was read.
 fn is_beaten(error: &kube::Error, existed: bool) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 || (existed && status.code == 404))
 }
 
-/// One call, for no longer than a renewal may take.
+/// Limits a call to the renewal interval.
 async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
     match timeout(RENEW, call).await {
         Ok(answer) => answer.map_err(|error| CallError::Refused(Box::new(error))),
@@ -304,7 +304,7 @@ async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Cal
     }
 }
 
-/// Resolves at the moment, and also when a timer that is late has not noticed it yet.
+/// Resolves at `moment`. Also checks the clock, since a late timer may not have fired yet.
 async fn until(moment: Instant) {
     let mut timer = pin!(sleep_until(moment));
     let resolve = |context: &mut Context<'_>| {

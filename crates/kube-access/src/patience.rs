@@ -1,7 +1,8 @@
-//! How long we wait for a cluster to answer.
+//! Timeouts of API requests.
 //!
-//! A call is answered whole within [`LIMIT`], or fails with [`Silent`]. A stream, such as a watch, must have begun by then.
-//! Whether a call streams is declared by its caller ([`crate::verb`]) and not read from its URL. Whether a call that had no answer was done is not known: whoever made it looks again.
+//! A response must be complete within [`LIMIT`], or the call fails with [`Silent`]. A streaming response, such as a watch, must have begun
+//! by then. The caller declares whether a call streams ([`crate::verb`]); the URL does not decide it. After a timeout the request may
+//! have taken effect: the caller reads the state again.
 
 use std::time::Duration;
 
@@ -13,15 +14,15 @@ use tokio::time::timeout;
 use crate::clients::Unsent;
 use crate::verb;
 
-/// How long a cluster may take to answer.
+/// Request timeout.
 pub const LIMIT: Duration = Duration::from_secs(15);
 
-/// The cluster did not answer in time.
+/// The API server did not respond in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the cluster has not answered within {} s", .0.as_secs_f32())]
 pub struct Silent(pub Duration);
 
-/// Whether the failure is that the cluster did not answer, or could not: not a word about what was asked.
+/// Whether the error means that the API server did not or could not respond, rather than a decision about the request.
 pub fn is_out_of_reach(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 429 | 502..=504),
@@ -31,18 +32,17 @@ pub fn is_out_of_reach(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the same call may be answered otherwise later. Where not, the cluster has refused what we asked of it in our own name, and that is
-/// our mistake.
+/// Whether a retry may succeed. If not, the API server has refused a request of the platform itself, which is a bug.
 pub fn may_pass(error: &kube::Error) -> bool {
     !is_unsent(error) && !matches!(error, kube::Error::Api(status) if !matches!(status.code, 429 | 500..))
 }
 
-/// Whether the request was refused here and never reached the cluster.
+/// Whether the request was refused by this client and never sent.
 fn is_unsent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Service(cause) if cause.is::<Unsent>())
 }
 
-/// Sends the request, and waits no longer than `limit` for its answer.
+/// Sends a request with a timeout for the response.
 pub(crate) async fn send(
     client: &kube::Client,
     request: Request<Body>,
@@ -55,7 +55,7 @@ pub(crate) async fn send(
         if streams {
             return Ok(answer);
         }
-        // With its body: a server can fall silent in the middle of it.
+        // The timeout covers the body: a server can stop responding in the middle of it.
         let (head, body) = answer.into_parts();
         Ok(Response::from_parts(head, Body::from(body.collect().await?.to_bytes())))
     };

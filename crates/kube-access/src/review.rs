@@ -1,4 +1,4 @@
-//! Asking Kubernetes whether somebody may do something, for what the platform then does in their place.
+//! SubjectAccessReviews, for actions that the platform performs on behalf of a user.
 
 use domain::actor::Impersonation;
 use k8s_openapi::api::authorization::v1::{
@@ -6,7 +6,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{Api, PostParams};
 
-/// Whether `who` may do `what`, as if they asked for it themselves. `client` is the platform's own.
+/// Whether `who` may do `what` under Kubernetes RBAC. `client` is the platform's own.
 pub async fn may(
     client: &kube::Client,
     who: &Impersonation,
@@ -25,7 +25,7 @@ pub async fn may(
     Ok(matches!(answer.status, Some(SubjectAccessReviewStatus { allowed: true, .. })))
 }
 
-/// All groups that a request of theirs would have: a review adds none by itself, impersonation does.
+/// All groups that an impersonated request would have. Impersonation adds implicit groups; a review does not.
 fn groups(who: &Impersonation) -> Vec<String> {
     let mut groups = who.groups().to_vec();
     let account = who.user().strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));

@@ -1,12 +1,12 @@
-//! Refusals by a storage budget: the embedded cluster's limit of bytes for all objects of a workspace.
+//! Errors of a storage budget: the embedded cluster's limit on bytes for all objects of a workspace.
 //!
-//! They are a `Forbidden` with a cause of their own. Clients tell them apart by the cause, because a missing permission is another
-//! matter for users than a workspace that is full.
+//! Such an error is a `Forbidden` with a cause of its own. Clients distinguish it by the cause, because a full workspace needs another
+//! remedy than a missing permission.
 
 /// The reason of the cause.
 const REASON: &str = "StorageBudgetExceeded";
 
-/// The name of the budget, what is used, and its limit, if the error is such a refusal.
+/// The message with the budget's name, usage and limit, if the error is of this kind.
 pub fn exceeded(error: &kube::Error) -> Option<&str> {
     let kube::Error::Api(status) = error else { return None };
     let causes = &status.details.as_ref()?.causes;

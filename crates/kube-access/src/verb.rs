@@ -11,7 +11,7 @@
 use domain::names::check_name;
 use http::{Method, Request};
 
-/// A request that does not have the shape of its verb.
+/// A request whose path or query does not fit its verb.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a request for \"{verb}\" was not sent: {problem}; the name of an object is not valid")]
 pub struct InvalidCall {
@@ -19,13 +19,13 @@ pub struct InvalidCall {
     pub problem: &'static str,
 }
 
-/// What the path of a request names.
+/// Kind of path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Collection,
     Object,
     Subresource,
-    /// No path of an object, such as discovery.
+    /// Not an object path, such as discovery.
     Other,
 }
 
@@ -34,7 +34,7 @@ struct Verb {
     method: Method,
     shape: Shape,
     query: &'static [&'static str],
-    /// The answer ends only when one of the two sides closes it.
+    /// Whether the response ends only when client or server closes it.
     streams: bool,
 }
 
@@ -127,12 +127,12 @@ pub fn declare<B>(mut request: Request<B>, verb: &'static str) -> Request<B> {
     request
 }
 
-/// Whether the answer of a valid request goes on until one side closes it. Anything else is answered whole within a limit.
+/// Whether the response streams until one side closes it. Other responses must be complete within the timeout.
 pub(crate) fn streams<B>(request: &Request<B>) -> bool {
     declared(request).is_some_and(|verb| verb.streams)
 }
 
-/// Accepts a request whose method, path and query are those of its declared verb. One without declaration streams nothing.
+/// Checks method, path and query against the declared verb. A request without a declaration never streams.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), InvalidCall> {
     let verb = declared(request);
     let name = verb.map_or("other", |verb| verb.name);
@@ -168,7 +168,7 @@ fn query_keys(query: &str) -> impl Iterator<Item = &str> {
     pairs.map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key))
 }
 
-/// The segments of a path, each of which could be a name.
+/// The segments of a path; `None` if one of them is not a valid name.
 fn segments(path: &str) -> Option<Vec<&str>> {
     let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     // The root and the end of a path such as `/apis/` are empty.
@@ -177,7 +177,7 @@ fn segments(path: &str) -> Option<Vec<&str>> {
     (valid && (last.is_empty() || check_name(last).is_ok())).then_some(segments)
 }
 
-/// What a path names, by the rules of kube-apiserver.
+/// The kind of a path, by the rules of kube-apiserver.
 fn shape(segments: &[&str]) -> Shape {
     let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments else { return Shape::Other };
     // `namespaces/NAME/RESOURCE` is a collection, but for the two subresources that a Namespace has.

@@ -1,4 +1,4 @@
-//! `longshore admin reset-password`: for whoever holds the cluster itself, by its kubeconfig or by the data folder.
+//! `longshore admin reset-password`, authorised by access to the cluster: its kubeconfig or its data folder.
 
 use std::path::{Path, PathBuf};
 
@@ -8,9 +8,9 @@ use kube_embedded::access::User;
 use crate::cluster::{self, ClusterError};
 use crate::endpoints::Endpoints;
 
-/// By what right the password is reset.
+/// Access by which the password is reset.
 pub enum Right {
-    /// The rights that a kubeconfig gives on a real cluster.
+    /// A kubeconfig of a real cluster.
     Kubeconfig { file: PathBuf, context: Option<String> },
     /// The embedded cluster's data folder, whether its server runs or not.
     Data(PathBuf),
@@ -34,7 +34,7 @@ pub enum ResetError {
     Reset(#[from] tenancy::Error),
 }
 
-/// Gives the account a new password, which is returned to be printed once.
+/// Sets a new random password and returns it, to be printed once.
 pub async fn reset_password(right: Right, account: &str) -> Result<String, ResetError> {
     let reset = async |client| -> Result<String, ResetError> {
         let password = tenancy::administrator::reset_password(&client, account, Timestamp::now()).await?;
@@ -48,8 +48,8 @@ pub async fn reset_password(right: Right, account: &str) -> Result<String, Reset
     }
 }
 
-/// Opens the store; where a server has it open, asks that. Addresses alone say nothing: a server that was killed leaves them
-/// behind.
+/// Opens the store, or connects to the server that has it open. The endpoints file does not show that a server runs: a server that was
+/// killed leaves it behind.
 async fn reset_by_data(
     data: &Path,
     reset: impl AsyncFnOnce(kube::Client) -> Result<String, ResetError>,
@@ -67,7 +67,7 @@ async fn reset_by_data(
     password
 }
 
-/// The administrator's client of the server that has the data folder open.
+/// An administrator client for the server that has the data folder open.
 async fn running_client(data: &Path) -> Result<kube::Client, ResetError> {
     let endpoints = Endpoints::read(data)
         .map_err(|source| ResetError::Endpoints { data: data.to_owned(), source })?

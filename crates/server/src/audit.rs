@@ -1,10 +1,10 @@
-//! Audit events of the embedded Kubernetes API as records of the platform's audit trail.
+//! Adapter from audit events of the embedded Kubernetes API to the platform's audit trail.
 
 use events::audit::{Outcome, Record, Sink};
 use jiff::Timestamp;
 use kube_embedded::http::audit::{AuditEvent, AuditSink};
 
-/// Writes to the same sink as the platform's port.
+/// Writes to the sink that the platform's HTTP API uses.
 pub struct KubernetesAudit<S> {
     sink: S,
 }

@@ -1,4 +1,4 @@
-//! The cluster that the platform runs on: its own, or a real one.
+//! Connection to the cluster that the platform runs on: embedded or real.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -54,14 +54,14 @@ pub enum ClusterError {
     },
 }
 
-/// The embedded cluster, listening.
+/// The embedded cluster with its bound listener.
 pub struct Embedded {
     pub cluster: embedded::Cluster,
     pub listener: TcpListener,
     pub address: SocketAddr,
 }
 
-/// Opens the data folder and the Kubernetes port.
+/// Opens the data folder and binds the Kubernetes port.
 pub async fn open_embedded(
     data: &Path,
     listen: SocketAddr,
@@ -77,7 +77,8 @@ pub async fn open_embedded(
         names.push(listen.ip().to_string());
     }
     let mut flows = ServiceAccountFlows::default();
-    // Each person has a ServiceAccount there; those of tenants' namespaces count as their account.
+    // Each user has a ServiceAccount in this namespace and thus a flow of its own. ServiceAccounts in tenant namespaces share the flow of
+    // their account.
     flows.separate_in.push(kube_types::SYSTEM_NAMESPACE.to_owned());
     flows.group_labels = budgets::owner_labels();
     let config = embedded::Config {
@@ -98,7 +99,7 @@ pub async fn open_embedded(
     let listener =
         TcpListener::bind(listen).await.map_err(|source| ClusterError::Listen { address: listen, source })?;
     let address = listener.local_addr().map_err(|source| ClusterError::Listen { address: listen, source })?;
-    // Machines that join believe what is written there, and go on from that address.
+    // The announced URL is the one that joining machines connect to.
     let here = if address.ip().is_unspecified() {
         format!("127.0.0.1:{}", address.port())
     } else {
@@ -119,12 +120,12 @@ impl ClusterError {
     }
 }
 
-/// Whether there is a cluster in the data folder.
+/// Whether the data folder contains a cluster.
 pub fn exists(data: &Path) -> bool {
     data.join("store.redb").exists()
 }
 
-/// Opens the data folder alone: nobody listens, and nothing is simulated.
+/// Opens the data folder without a listener and without simulation.
 pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError> {
     let config = embedded::Config { data: Some(data.to_owned()), ..embedded::Config::default() };
     embedded::Cluster::open(config)
@@ -132,12 +133,12 @@ pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError
         .map_err(|source| ClusterError::Open { data: data.to_owned(), source })
 }
 
-/// The administrator's kubeconfig, out of the files in the folder `pki`.
+/// The administrator's kubeconfig, from the files in the folder `pki`.
 pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
     Pki::read(pki).map(|pki| pki.kubeconfig(url))
 }
 
-/// The administrator's client of the server that runs on this data folder, and whose Kubernetes API is at `url`.
+/// An administrator client for the server that runs on this data folder and serves the Kubernetes API at `url`.
 pub async fn running(data: &Path, url: &str) -> Result<kube::Client, ClusterError> {
     let failed = |source| ClusterError::Running { data: data.to_owned(), source };
     let text = kubeconfig(&data.join("pki"), url).map_err(|error| failed(error.into()))?;
@@ -145,7 +146,7 @@ pub async fn running(data: &Path, url: &str) -> Result<kube::Client, ClusterErro
     client_of(kubeconfig, None).await.map(|(_, client)| client).map_err(failed)
 }
 
-/// A client that gives up on a cluster that does not answer, and the cluster's address.
+/// A client with request timeouts, and the cluster's URL.
 async fn client_of(
     kubeconfig: Kubeconfig,
     context: Option<&str>,
@@ -166,14 +167,14 @@ fn host_of(rest: &str) -> &str {
     }
 }
 
-/// A real cluster, and whether it answered when it was last asked.
+/// A real cluster, and whether its last health check succeeded.
 pub struct Real {
     pub url: String,
     pub client: kube::Client,
     pub answers: Arc<AtomicBool>,
 }
 
-/// Reaches the cluster that a kubeconfig names; nothing but that file is read.
+/// Connects by a kubeconfig file. Environment and in-cluster configuration are ignored.
 pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterError> {
     let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ClusterError::Kubeconfig {
         file: file.to_owned(),
@@ -190,7 +191,7 @@ pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterEr
 }
 
 impl Real {
-    /// Keeps asking whether the cluster answers, for `/readyz`.
+    /// Starts the periodic health check for `/readyz`.
     pub fn watch_health(&self) {
         let (client, answers) = (self.client.clone(), self.answers.clone());
         let start = move || watch_health(client.clone(), answers.clone());

@@ -1,7 +1,6 @@
-//! `run/endpoints.json` in the data folder: where the running server can be reached.
+//! `run/endpoints.json` in the data folder: the addresses of the running server.
 //!
-//! Written when the server is ready and removed when it stops, so that commands find the addresses although
-//! ports may have been chosen freely.
+//! Written when the server is ready and removed when it stops. Commands read it, because ports may have been chosen by the system.
 
 use std::fs;
 use std::io;
@@ -21,7 +20,7 @@ fn file(data: &Path) -> PathBuf {
 }
 
 impl Endpoints {
-    /// Whole or not at all: a reader never sees half a file.
+    /// Writes the file atomically, by a rename.
     pub fn write(&self, data: &Path) -> io::Result<()> {
         let path = file(data);
         fs::create_dir_all(path.parent().expect("the file is in a folder"))?;
@@ -30,7 +29,7 @@ impl Endpoints {
         fs::rename(draft, path)
     }
 
-    /// `None` where no server runs.
+    /// `None` if the file does not exist.
     pub fn read(data: &Path) -> io::Result<Option<Self>> {
         match fs::read(file(data)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

@@ -1,16 +1,16 @@
-//! The limit of open files: raised at start, and what it leaves for connections.
+//! Limit of open files, raised at start, and the connection limits derived from it.
 
 use kube_embedded::http::accept::ConnectionLimits;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::config::Connections;
 
-/// Files that are needed for other things than connections of callers: the store, outgoing connections, logs.
+/// Files reserved for other uses than client connections: the store, outgoing connections, logs.
 const RESERVED: u64 = 512;
-/// Both share the files.
+/// Number of ports that share the files.
 const PORTS: u64 = 2;
 
-/// Raises the soft limit of open files to the hard one, and returns the limits of connections that fit into it.
+/// Raises the soft limit of open files to the hard limit, and reduces the connection limits to fit.
 pub fn connection_limits(wanted: Connections) -> ConnectionLimits {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -31,7 +31,7 @@ pub fn connection_limits(wanted: Connections) -> ConnectionLimits {
     limits
 }
 
-/// `files` is `None` where they are not limited.
+/// `files` is `None` if unlimited.
 fn fit(wanted: Connections, files: Option<u64>) -> ConnectionLimits {
     let most = files.map_or(u64::MAX, |files| files.saturating_sub(RESERVED).max(files / 2) / PORTS);
     let total = u64::from(wanted.total).min(most.max(1));

@@ -1,4 +1,4 @@
-//! What the platform stands on: a cluster that it may use, with its kinds and roles in place.
+//! Bootstrap of the cluster: namespace, CRDs and RBAC roles.
 
 use kube_access::Clients;
 use kube_access::install::InstallError;
@@ -21,8 +21,8 @@ pub enum GroundError {
     Account(#[source] Box<kube::Error>),
 }
 
-/// Prepares the embedded cluster as its administrator would, by what `longshore manifests` prints; from then on the
-/// platform is its ServiceAccount, and may no more than on any other cluster.
+/// Prepares the embedded cluster as its administrator, with the manifests that `longshore manifests` prints. The returned clients use the
+/// platform's ServiceAccount, with the same rights as on a real cluster.
 pub async fn on_embedded(cluster: &Cluster) -> Result<Clients, GroundError> {
     let administrator = cluster.client(User::admin());
     let (applied, installed) = tokio::join!(
@@ -39,7 +39,7 @@ pub async fn on_embedded(cluster: &Cluster) -> Result<Clients, GroundError> {
     Ok(Clients::new(own))
 }
 
-/// Looks whether a real cluster has what the platform needs, and brings in what the platform may.
+/// Prepares a real cluster: creates the namespace and installs the CRDs, as far as the platform is permitted to.
 pub async fn on_real(own: kube::Client) -> Result<Clients, GroundError> {
     ensure_namespace(own.clone()).await?;
     kube_access::install(&own, definitions::all()).await?;

@@ -1,7 +1,7 @@
-//! Which of several servers on one cluster does what only one may do.
+//! Leader election among several servers on one cluster.
 //!
-//! They all answer requests; the leader alone acts by itself. On a real cluster they agree by a Lease. On the embedded
-//! one the lock on the data folder has decided already: who runs, leads.
+//! All servers handle requests; only the leader runs controllers. On a real cluster a Lease decides. On the embedded cluster the lock on
+//! the data folder admits one server only, which is always the leader.
 
 use std::convert::Infallible;
 
@@ -26,7 +26,7 @@ pub enum NamespaceError {
     Failed(#[source] Box<kube::Error>),
 }
 
-/// Makes the platform's namespace where it is missing.
+/// Creates the platform's namespace if it does not exist.
 pub async fn ensure_namespace(client: kube::Client) -> Result<(), NamespaceError> {
     let namespaces: Api<Namespace> = Api::all(client);
     match namespaces.get(NAMESPACE).await {
@@ -42,14 +42,14 @@ pub async fn ensure_namespace(client: kube::Client) -> Result<(), NamespaceError
             tracing::info!(namespace = NAMESPACE, "made the platform's namespace");
             Ok(())
         }
-        // Another server was faster.
+        // Another server created it concurrently.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 403 => Err(NamespaceError::Forbidden(status)),
         Err(error) => Err(NamespaceError::Failed(Box::new(error))),
     }
 }
 
-/// Whether this server leads, for those who watch it.
+/// The metric that shows whether this server leads.
 #[derive(Clone, Default)]
 pub struct Leadership(Gauge);
 
@@ -58,7 +58,7 @@ impl Leadership {
         shown.register("leader", "Whether this server leads", self.0.clone());
     }
 
-    /// Leads until `stop`, for a server that has nobody beside it.
+    /// Leads until `stop` resolves, without an election, for a server that has the cluster to itself.
     pub async fn alone(self, work: impl Future<Output = Infallible>, stop: impl Future<Output = ()>) {
         let _leading = Leading::begin(self.0);
         tokio::select! {
@@ -67,7 +67,7 @@ impl Leadership {
         }
     }
 
-    /// Stands for election until `stop`, and does `work` in each term. `holder` is how people recognise this server in the
+    /// Takes part in the election until `stop` resolves, and runs `work` while elected. `holder` prefixes this server's identity in the
     /// Lease.
     pub async fn stand<W: Future<Output = Infallible>>(
         self,
@@ -89,7 +89,7 @@ impl Leadership {
     }
 }
 
-/// A term, from its beginning until it is dropped.
+/// Sets the metric while this server leads; resets it when dropped.
 struct Leading(Gauge);
 
 impl Leading {

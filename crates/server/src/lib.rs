@@ -1,9 +1,16 @@
-//! The server: reads its configuration, opens or reaches a cluster, serves, and stops cleanly.
+//! The server: reads its configuration, opens or connects to a cluster, serves, and shuts down.
 //!
-//! The one place that knows all the rooms. Modules in reading order: [`config`] (what was asked for),
-//! [`cluster`] (embedded or real), [`ground`] (what the platform needs of it), [`leader`] (of several servers), [`tls`] (of the port),
-//! [`files`] (how many may be open), [`budgets`] (of memory), `sending` (answers that nobody reads), [`audit`] (of the embedded Kubernetes API), `listener` (supervised),
-//! [`run`] (the whole life of the process), [`logs`]; and [`administrator`], for who has forgotten the password.
+//! The only crate that wires all components together.
+//!
+//! Modules:
+//! - [`config`]: configuration
+//! - [`run`]: life cycle of the process
+//! - [`cluster`]: embedded or real cluster; [`ground`]: bootstrap of namespace, CRDs and roles
+//! - [`leader`]: leader election
+//! - [`tls`], `listener`, `sending`: TLS, supervised listeners, and disconnection of clients that do not read
+//! - [`files`], [`budgets`]: limits of open files and of memory
+//! - [`audit`]: audit events of the embedded Kubernetes API; [`logs`]: log output
+//! - [`administrator`]: password reset by the cluster administrator
 
 pub mod administrator;
 pub mod audit;
@@ -24,7 +31,7 @@ pub mod tls;
 pub use config::{Config, ConfigError, Flags};
 pub use run::{RunError, Said, run};
 
-/// What a cluster administrator applies before the platform can run there, as YAML.
+/// YAML manifests that a cluster administrator applies before the platform can run on a real cluster.
 pub fn manifests() -> String {
     tenancy::manifests::yaml()
 }

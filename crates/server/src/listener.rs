@@ -1,4 +1,4 @@
-//! Supervised listeners: one whose accept loop ended or panicked begins anew on the same socket.
+//! Supervised listeners: an accept loop that ends or panics is restarted on the same socket.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub async fn supervise<F: Future<Output = ()>>(
     let socket = listener.into_std()?;
     let start = async || match socket.try_clone().and_then(TcpListener::from_std) {
         Ok(listener) => serve(listener).await,
-        // Out of file descriptors, most likely: it is tried again with backoff.
+        // Most likely out of file descriptors. The runtime restarts it with backoff.
         Err(error) => tracing::warn!(%error, listener = name, "cannot listen"),
     };
     runtime().run_until(name, "", start, is_stopping).await;

@@ -1,11 +1,11 @@
-//! Logs: to standard error, for people or for machines.
+//! Log output to standard error, as text or JSON.
 //!
-//! Invariant: writing a log line never fails and never panics. A line that standard error does not take is dropped and
-//! counted ([`LostLines`]); the next line that is taken says how many were lost. The same holds for audit lines: the
-//! request they describe is served, because a full disk must not stop the platform.
-//!
-//! Invariant: one event is one line. Control characters in what tenants named or sent are escaped, so that no text forges a line
-//! or reaches a terminal as a command.
+//! Invariants:
+//! - Writing a log line never fails and never panics. A line that cannot be written is dropped and counted ([`LostLines`]); the next
+//!   line that can be written reports the number. The same holds for audit lines: the request is served nevertheless, because a full disk
+//!   must not stop the platform.
+//! - One event is one line. Control characters in text from tenants are escaped, so that no text forges a line or sends control
+//!   sequences to a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -20,12 +20,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::config::LogFormat;
 
-/// Log lines that were dropped since the start, and those of them that no later line has reported.
+/// Log lines dropped since the start, and how many of them no later line has reported.
 static LOST: AtomicU64 = AtomicU64::new(0);
 static UNREPORTED: AtomicU64 = AtomicU64::new(0);
 static LOST_AUDIT: AtomicU64 = AtomicU64::new(0);
 
-/// Installs the log writer; `RUST_LOG` narrows or widens it.
+/// Installs the log writer. `RUST_LOG` sets the filter; the default level is `info`.
 pub fn install(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let builder =
@@ -43,7 +43,7 @@ pub fn install(format: LogFormat) {
     };
 }
 
-/// A log destination that accepts every line. One call of `write` is one line.
+/// A log writer that accepts every line. One call of `write` is one line.
 struct LogWriter<W> {
     out: W,
     /// Whether lines contain the formatter's own control sequences.
@@ -76,7 +76,7 @@ impl<W: Write> Write for LogWriter<W> {
         let written = if lost == 0 {
             self.out.write_all(line)
         } else {
-            // What was lost may have been written in part.
+            // The lost line may have been written in part, so the report starts on a new line.
             let report = format!("\n{{\"level\":\"WARN\",\"message\":\"{lost} log lines were lost\"}}\n");
             self.out.write_all(&[report.as_bytes(), line].concat())
         };
@@ -94,7 +94,7 @@ impl<W: Write> Write for LogWriter<W> {
     }
 }
 
-/// The audit trail on standard error. A record that cannot be written is counted, and its error is left to the caller.
+/// Audit trail on standard error. A record that cannot be written is counted; the caller handles the error.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditLog;
 
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes lines until it is full.
+    /// A writer that fails once the disk is full.
     #[derive(Default)]
     struct Disk {
         taken: Vec<u8>,
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// A disk that several writers share.
+    /// A disk shared by several writers.
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Disk>>);
 

@@ -1,7 +1,7 @@
-//! Answers of the platform's port until they are sent: a client that does not read them is disconnected.
+//! Disconnection of clients that do not read responses from the platform's HTTP port.
 //!
-//! `api` counts the bytes of an answer. The connection's [`Outbox`] knows whether the client takes them, as for answers of
-//! the embedded Kubernetes API. Streams that may go on for ever are not in it.
+//! `api` charges the memory of a response. The connection's [`Outbox`] tracks whether the client reads it, as for the embedded Kubernetes
+//! API. Streaming responses are not tracked.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kube_embedded::http::outgoing::{Hold, Outbox, hold};
 use kube_embedded::http::respond::{Body, Truncated};
 use tower::{Service, ServiceExt, service_fn};
 
-/// The service with answers that are in the connection's outbox until their last byte is sent.
+/// Wraps a service so that each response is in the connection's outbox until its last byte is sent.
 pub fn until_sent<S, B, R>(
     service: S,
 ) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static

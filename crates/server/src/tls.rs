@@ -1,4 +1,4 @@
-//! TLS of the platform's port.
+//! TLS configuration of the platform's HTTP port.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::config::Tls;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Reads the certificate and the key; an error names the file.
+/// Loads certificate and key; errors name the file.
 pub fn tls(tls: &Tls) -> Result<Arc<ServerConfig>, BoxError> {
     let wrong = |file: &Path, why: String| BoxError::from(format!("`{}`: {why}", file.display()));
     let chain: Vec<_> = CertificateDer::pem_file_iter(&tls.cert)

@@ -1,4 +1,4 @@
-//! An account, as its owner and the administrators see it.
+//! Account view, for the account's owner and administrators.
 
 use domain::Actor;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Being asked to join a workspace, and answering.
+//! Workspace invitations: create, list, withdraw, accept, decline.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ pub async fn own(call: Call) -> Result<Answer<List<InvitedView>>, Problem> {
 pub async fn accept(call: Call<OptionalBody<AcceptInvitation>>) -> Result<Answer<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
     let joined = call.api.tenancy.accept(actor, &name, call.body.0.code.as_deref(), call.from()).await?;
-    // Whoever joined is a member, which they were not when they asked.
+    // The caller has become a member; its role is read again.
     Ok(answer(&call.api.as_now(actor), joined))
 }
 

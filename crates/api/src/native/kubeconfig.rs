@@ -1,4 +1,4 @@
-//! One's own kubeconfig, composed anew each time.
+//! The caller's kubeconfig, generated for each request.
 
 use schemars::JsonSchema;
 use serde::Serialize;

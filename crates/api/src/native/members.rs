@@ -1,4 +1,4 @@
-//! Who belongs to a workspace.
+//! Workspace members.
 
 use domain::Actor;
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ pub async fn set(call: Call<Sent<NewRole>>) -> Result<Answer<WorkspaceView>, Pro
     Ok(answer(actor, call.api.tenancy.set_role(actor, &name, &user, role).await?))
 }
 
-/// What the query says of RoleBindings that the member may have created.
+/// Query parameter that keeps RoleBindings which the removed member may have created.
 pub const KEEP_BINDINGS: &str = "keepBindings";
 
 /// RoleBindings that a removed member may have created: Kubernetes does not record who did.

@@ -1,4 +1,4 @@
-//! Our own routes, below `/api/longshore/v1`. A file for each family, with what it takes and gives.
+//! Native routes, below `/api/longshore/v1`: one module per endpoint family, with its request and response types.
 
 pub mod accounts;
 pub mod invitations;

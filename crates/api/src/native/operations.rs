@@ -1,4 +1,4 @@
-//! How far something has come that was asked for.
+//! Progress of asynchronous operations on releases.
 
 use futures::stream;
 use releases::acts::operation::OperationView;
@@ -13,7 +13,7 @@ pub async fn show(call: Call) -> Result<Answer<OperationView>, Problem> {
     Ok(Answer::new(call.api.releases.operation(call.actor()?, id).await?))
 }
 
-/// `GET operations/{operation}/progress`: at once, at every change, and until it is over.
+/// `GET operations/{operation}/progress`: the current state, then an event per change until the operation ends.
 pub async fn follow(call: Call) -> Result<Events<OperationView>, Problem> {
     let (actor, id) = (call.actor()?.clone(), call.params.get("operation").to_owned());
     let releases = call.api.releases.clone();
@@ -26,9 +26,9 @@ pub async fn follow(call: Call) -> Result<Events<OperationView>, Problem> {
                 return None;
             }
             loop {
-                // In this order: what changes after the look wakes us.
+                // Mark before reading: a change after the read then wakes the loop.
                 changes.mark_unchanged();
-                // One whose release is gone ends it.
+                // The stream ends when the release is deleted.
                 let now = releases.operation(&actor, &id).await.ok()?;
                 if told.as_ref() != Some(&now) {
                     return Some((now.clone(), (Some(now), changes)));

@@ -1,4 +1,4 @@
-//! How far an account is prepared, told as it happens.
+//! Progress of account provisioning, as an event stream.
 
 use domain::Actor;
 use domain::ids::UserId;
@@ -44,7 +44,7 @@ async fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressV
     Ok(ProgressView { conditions, ready })
 }
 
-/// `GET accounts/{user}/progress`: at once, at every change, and until it is ready.
+/// `GET accounts/{user}/progress`: the current state, then an event per change until the account is ready.
 pub async fn follow(call: Call) -> Result<Events<ProgressView>, Problem> {
     let (actor, id, tenancy) = (call.actor()?.clone(), call.user()?, call.api.tenancy.clone());
     look(&tenancy, &actor, &id).await?;
@@ -56,9 +56,9 @@ pub async fn follow(call: Call) -> Result<Events<ProgressView>, Problem> {
             }
             let version = |directory: &tenancy::Directory| Some(directory.account(&id)?.version.clone());
             loop {
-                // In this order: what changes after the look has another version, and wakes us.
+                // Subscribe before reading: a change after the read then has another version and wakes the loop.
                 let heard = version(tenancy.directory());
-                // An account that is gone ends it.
+                // The stream ends when the account is deleted.
                 let now = look(&tenancy, &actor, &id).await.ok()?;
                 if told.as_ref() != Some(&now) {
                     return Some((now.clone(), Some(now)));

@@ -1,4 +1,4 @@
-//! How much a workspace may use, and uses.
+//! Quota and usage of a workspace.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl QuotaView {
     }
 }
 
-/// All of them together. What is no amount, which the cluster would not say, counts as none.
+/// Sums amounts by resource. An amount that is not a quantity counts as zero; the cluster never reports one.
 fn sums<'a>(parts: impl Iterator<Item = &'a Amounts>) -> Amounts {
     let mut sums = BTreeMap::<&str, Quantity>::new();
     for (name, amount) in parts.flatten() {

@@ -1,4 +1,4 @@
-//! Repositories of charts.
+//! Chart repositories.
 
 use releases::repos::charts::{ChartEntry, VersionEntry};
 use releases::repos::credentials::Credentials;
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::routes::{REPO, ROOT};
 use crate::sent::{Sent, Text};
 
-/// Certificates and keys are long.
+/// Larger than the default limit, for certificates and keys.
 type SentRepo<T> = Sent<T, { 512 << 10 }>;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -100,12 +100,12 @@ fn answer<B>(call: &Call<B>, repo: RepoView) -> Result<Answer<RepoAnswer>, Probl
     Ok(Answer::new(view(call, repo)?).version(&version))
 }
 
-/// Whether a repository must answer before it is kept: unless the query says otherwise.
+/// Whether the repository must serve an index before it is saved; true by default.
 fn checks<B>(call: &Call<B>) -> Result<bool, Problem> {
     if call.given(CHECK).is_none() { Ok(true) } else { call.asks(CHECK) }
 }
 
-/// What the query says of that.
+/// Query parameter for this check.
 pub const CHECK: &str = "check";
 
 /// `GET repos`

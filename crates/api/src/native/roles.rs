@@ -1,4 +1,4 @@
-//! Who may do what, for people and programs to read: the table in `domain`.
+//! Roles and their capabilities, from the table in `domain`.
 
 use domain::roles::{Capability, PlatformRole, WorkspaceRole};
 use schemars::JsonSchema;

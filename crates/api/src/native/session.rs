@@ -1,4 +1,4 @@
-//! Signing in and out, and who one is.
+//! Sessions: sign in, sign out, and the caller's own identity.
 
 use std::sync::LazyLock;
 
@@ -81,7 +81,7 @@ pub struct ServerView {
     embedded: bool,
 }
 
-/// By it a page knows that it speaks to another process than before.
+/// Id of this process, by which a page detects a restart of the server.
 static BOOT: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
 
 fn capabilities(actor: &Actor, place: Place<'_>) -> Vec<&'static str> {
@@ -130,10 +130,10 @@ pub async fn methods(call: Call) -> Result<Answer<Methods>, Problem> {
     Ok(Answer::new(Methods { methods: vec!["password", "token"], registration }))
 }
 
-/// `POST session`: the cookie is for browsers; what it says is good for as long.
+/// `POST session`: sets the session cookie for browsers, and returns the CSRF token of the session.
 pub async fn sign_in(call: Call<Sent<SignIn>>) -> Result<Answer<SessionView>, Problem> {
     let Sent(SignIn { login, secret }) = &call.body;
-    // An account that does not exist has no name in the audit trail: it could be a password in the wrong field.
+    // Only existing accounts are named in the audit trail: other text could be a password in the wrong field.
     let account =
         call.api.tenancy.directory().by_login(login).map(|account| AuditObject(account.id.to_string()));
     let signed = call.api.tenancy.sign_in(login, secret, call.from()).await;

@@ -1,4 +1,4 @@
-//! Tokens of the person who asks. The text of a token is told once, when it is made.
+//! The caller's API tokens. The token itself is returned only once, on creation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Accounts: making, seeing, changing and removing them.
+//! Accounts: create, read, update, delete.
 
 use axum::http::StatusCode;
 use domain::fields::Password;
@@ -72,7 +72,7 @@ pub struct RevokedView {
     token: Option<String>,
 }
 
-/// `POST users`: whoever it is while registration is open, and administrators always.
+/// `POST users`: open to anonymous callers while registration is open, and always to administrators.
 pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>, Problem> {
     let Sent(NewUser { email, phone, organization, password }) = &call.body;
     let registration =

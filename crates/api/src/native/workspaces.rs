@@ -1,4 +1,4 @@
-//! Workspaces: making, seeing, changing and removing them; their namespaces.
+//! Workspaces and their namespaces: create, read, update, delete.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::sent::{Sent, Text};
 
 pub type Amounts = BTreeMap<String, String>;
 
-/// What a request may hold of them.
+/// Quantities by resource name, as sent by a client.
 pub type SentAmounts = BTreeMap<Text<128>, Text<64>>;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -97,7 +97,7 @@ impl WorkspaceView {
     }
 }
 
-/// One workspace, with its version in the header.
+/// One workspace, with its version as `ETag`.
 pub fn answer(actor: &Actor, info: WorkspaceInfo) -> Answer<WorkspaceView> {
     let version = info.version.clone();
     Answer::new(WorkspaceView::of(actor, info)).version(&version)
@@ -155,7 +155,7 @@ pub async fn create(call: Call<Sent<NewWorkspace>>) -> Result<Answer<WorkspaceVi
     let tenancy = &call.api.tenancy;
     let made = tenancy.create_workspace_as(actor, name, display_name, reissue(*confirmed)).await?;
     let name = made.name.clone();
-    // Whoever made it is its admin, which they were not when they asked.
+    // The caller has become the workspace's admin; its role is read again.
     let actor = call.api.as_now(actor);
     Ok(answer(&actor, made).at(&format!("{ROOT}/workspaces/{name}")).about(&name))
 }
@@ -174,7 +174,7 @@ pub async fn change(call: Call<Sent<ChangedWorkspace>>) -> Result<Answer<Workspa
     Ok(answer(actor, changed))
 }
 
-/// `DELETE workspaces/{workspace}`: after a while, or now.
+/// `DELETE workspaces/{workspace}`: after a retention period, or immediately with `now`.
 pub async fn delete(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
     let (actor, name, now) = (call.actor()?, call.params.workspace()?, call.asks("now")?);
     let gone = call.api.tenancy.delete_workspace(actor, &name, now, call.expected.as_deref()).await?;

@@ -1,4 +1,4 @@
-//! `GET /clusterEvents`: what happened, in the caller's namespaces and to their nodes.
+//! `GET /clusterEvents`: Kubernetes events in the caller's namespaces and of the caller's nodes.
 
 use fleet::events::{Cursor, EventList, EventWish, MOST, USUAL};
 use jiff::Timestamp;
@@ -9,11 +9,11 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::problem::Problem;
 
-/// What may stand in the query.
+/// Accepted query parameters.
 pub const QUERY: &[&str] =
     &["token", "namespace", "limit", "type", "kind", "name", "since", "continue", "kubeConfig", "kubeconfig"];
 
-/// The newest first.
+/// Events, newest first.
 pub async fn list(call: Call) -> Result<Answer<EventList>, Problem> {
     let (sight, wish) = (Sight::of_all(&call)?, wish(&call)?);
     Ok(Answer::new(call.api.fleet.events(call.actor()?, sight.whose(), &wish).await?))

@@ -1,4 +1,4 @@
-//! What is sent to the routes of the OpenYurt console: JSON, or a form as browsers send it. Either is taken strictly.
+//! Request bodies of the OpenYurt console: JSON or HTML form, parsed strictly.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -14,13 +14,13 @@ use crate::dialect::TOKEN;
 use crate::problem::{Problem, shortened};
 use crate::sent::{PARSED, Taken, Takes, is_said, parse, whole};
 
-/// More than any of these bodies needs; an old client may send its whole kubeconfig.
+/// Body limit, above the size of any valid body; old clients may send their whole kubeconfig.
 const LIMIT: usize = 128 * 1024;
 
 const JSON: &[&str] = &["application/json"];
 const FORM: &[&str] = &["application/x-www-form-urlencoded"];
 
-/// A body of JSON, or a form with the same names.
+/// A JSON body, or a form with the same field names.
 #[derive(Debug)]
 pub struct Form<T>(pub T);
 
@@ -36,7 +36,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Takes for Form<T> {
     }
 }
 
-/// Something that old clients send, and that nobody here looks at.
+/// A field that old clients send and that is ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overlooked;
 
@@ -60,7 +60,7 @@ impl JsonSchema for Overlooked {
     }
 }
 
-/// The body as JSON, whichever of the two it is.
+/// Converts a JSON or form body to JSON.
 fn json(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Problem> {
     if is_said(headers, JSON) {
         return Ok(body);
@@ -79,7 +79,7 @@ fn json(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Problem> {
     Ok(Value::Object(fields).to_string().into())
 }
 
-/// The token among what was sent, and the body for whoever reads it next. What cannot be read has none.
+/// The token in the body, and the body for the handler. A malformed body has no token.
 pub async fn token(
     headers: &HeaderMap,
     body: Body,

@@ -1,5 +1,5 @@
-//! `GET /login`, as the document has it, and `POST /login`, which is better: the account, its kubeconfig, what a machine runs to
-//! join, and a session.
+//! `GET /login`, as the console's API document defines it, and `POST /login`, which keeps secrets out of the URL. Both return the account,
+//! its kubeconfig and the script by which a machine joins, and open a session.
 
 use domain::names::check_subdomain;
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use crate::credentials::cookie;
 use crate::problem::Problem;
 use crate::sent::Text;
 
-/// What may stand in the query of a login.
+/// Accepted query parameters of a login.
 pub const QUERY: &[&str] =
     &["email", "phone", "mobilephone", "mobilePhone", "name", "token", "pool", "kubeConfig", "kubeconfig"];
 
@@ -112,7 +112,7 @@ async fn answer<B>(
     secret: &str,
     pool: Option<&str>,
 ) -> Result<Answer<LoginView>, Problem> {
-    // An account that does not exist has no name in the audit trail: it could be a secret in the wrong field.
+    // Only existing accounts are named in the audit trail: other text could be a secret in the wrong field.
     let account =
         call.api.tenancy.directory().by_login(login).map(|account| AuditObject(account.id.to_string()));
     if let Some(pool) = pool.filter(|pool| !pool.is_empty()) {
@@ -122,7 +122,7 @@ async fn answer<B>(
     let told = call.api.tenancy.edge_login(login, secret, call.from(), join).await;
     let told = told.map_err(|error| Problem::from(error).about(account.clone()))?;
     let EdgeLogin { session, .. } = &told;
-    // A page of another site must not open a session that the user knows nothing of.
+    // Login CSRF: a page of another site must not open a session without the user's knowledge.
     let cookie = session.as_ref().filter(|_| !call.from_another_site).map(|session| {
         let seconds = session.expires.duration_since(call.api.clock.now()).as_secs();
         cookie(&session.cookie, seconds, call.api.settings.secure())

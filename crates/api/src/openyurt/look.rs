@@ -1,4 +1,4 @@
-//! What there is: the overview, nodes, pools and workloads, out of what the server knows already.
+//! Read-only routes of the console: overview, nodes, pools and workloads, all from the cache.
 
 use domain::Kind;
 use fleet::rows::{CronJobRow, JobRow, NodeRow, Overview, PodRow, PoolList, WorkloadRow};
@@ -11,9 +11,9 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::problem::Problem;
 
-/// What may stand in the query of the overview.
+/// Query parameters of the overview.
 pub const OF_OVERVIEW: &[&str] = &["token", "namespace", "kubeConfig", "kubeconfig"];
-/// Of the list of pools.
+/// Query parameters of the list of pools.
 pub const OF_POOLS: &[&str] = &["token", "kubeConfig", "kubeconfig"];
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -1,10 +1,16 @@
-//! The API of the OpenYurt console, at the root: accounts, what there is on the cluster, nodes and their pools, workloads.
+//! API of the OpenYurt console, at the root path: accounts, cluster overview, nodes, node pools, workloads.
 //!
-//! The routes are rows of the one table ([`crate::routes`]) in a dialect of their own ([`crate::dialect`]): who asks may be told by
-//! more ways, and a refusal is `{"msg", "status": false, "code"}`. Modules in reading order: what is sent ([`form`]), who sees what
-//! ([`sight`]), becoming somebody ([`register`], [`login`]), and what there is ([`look`], [`page`], [`events`]), and what may be changed of it ([`pools`]).
+//! The routes are rows of the route table ([`crate::routes`]) with an API flavour of their own ([`crate::dialect`]): more ways to send a
+//! token, and errors as `{"msg", "status": false, "code"}`.
 //!
-//! Always true: a kubeconfig that somebody sends is not looked at, and a `namespace` is a filter, not a grant.
+//! Modules:
+//! - [`form`]: request bodies
+//! - [`sight`]: visibility of nodes and namespaces per caller
+//! - [`register`], [`login`]: registration and login
+//! - [`look`], [`page`], [`events`]: read-only routes and paging
+//! - [`pools`]: mutations of pools and nodes
+//!
+//! Invariants: a kubeconfig that a client sends is ignored. A `namespace` parameter is a filter and grants nothing.
 
 pub mod events;
 pub mod form;

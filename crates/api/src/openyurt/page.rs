@@ -1,4 +1,4 @@
-//! How much of a list is told at once. The document knows no pages; a platform of thousands of nodes cannot do without.
+//! Paging of lists. The console's API document has no pages, but clusters with thousands of nodes need them.
 
 use fleet::Page;
 use schemars::JsonSchema;
@@ -7,12 +7,12 @@ use serde::Serialize;
 use crate::call::Call;
 use crate::problem::Problem;
 
-/// What may stand in the query of a list of the cluster's.
+/// Query parameters of lists of cluster-scoped objects.
 pub const OF_CLUSTER: &[&str] = &["token", "limit", "continue", "kubeConfig", "kubeconfig"];
-/// Of a list of namespaces'.
+/// Query parameters of lists of namespaced objects.
 pub const OF_NAMESPACES: &[&str] = &["token", "namespace", "limit", "continue", "kubeConfig", "kubeconfig"];
 
-/// So many rows where nobody says otherwise: more than any tenant has, and a screen that nobody reads to its end.
+/// Default page size: more rows than any tenant has.
 const ROWS: usize = 500;
 const MOST: usize = 5_000;
 
@@ -25,13 +25,13 @@ pub struct Rows<T> {
     pub r#continue: String,
 }
 
-/// The page that the query asks for.
+/// The page that the query selects.
 pub fn page<B>(call: &Call<B>) -> Result<Page<'_>, Problem> {
     let limit = limit(call, ROWS, MOST)?;
     Ok(Page { after: call.said("continue"), limit })
 }
 
-/// `limit` in the query: at least one, and never more than can be told at once.
+/// `limit` in the query: at least 1, and capped at `most`.
 pub fn limit<B>(call: &Call<B>, usual: usize, most: usize) -> Result<usize, Problem> {
     match call.number("limit")? {
         None => Ok(usual),

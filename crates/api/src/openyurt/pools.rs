@@ -1,4 +1,4 @@
-//! Making, changing and removing pools, and the autonomy of nodes.
+//! Mutations: create, update and delete pools; set the autonomy of nodes.
 
 use fleet::acts::{PoolChange, PoolWish};
 use fleet::rows::Pairs;
@@ -13,10 +13,11 @@ use crate::call::Call;
 use crate::problem::Problem;
 use crate::sent::Text;
 
-/// What may stand in the query of what is changed.
+/// Accepted query parameters of mutations.
 pub const QUERY: &[&str] = &["token", "kubeConfig", "kubeconfig"];
 
-/// Bodies with what old clients send with everything. serde cannot put it into a struct of its own where unknown fields are refused.
+/// Adds the fields `token` and `kubeConfig`, which old clients send with every request. A flattened struct would not work: serde does
+/// not combine `flatten` with `deny_unknown_fields`.
 macro_rules! bodies {
     ($($(#[$about:meta])* pub struct $name:ident { $($fields:tt)* })*) => {$(
         $(#[$about])*
@@ -79,7 +80,7 @@ fn done(msg: String) -> Answer<ConsoleDone> {
     Answer::new(ConsoleDone { msg, status: true })
 }
 
-/// A form knows no truth but its words.
+/// Deserialises a boolean from JSON, or from text as in a form.
 fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -1,4 +1,4 @@
-//! `POST /register`: becoming somebody.
+//! `POST /register`: creates an account.
 
 use axum::http::StatusCode;
 use domain::roles::Capability;
@@ -43,7 +43,7 @@ pub struct Welcome {
     status: Option<&'static str>,
 }
 
-/// Whoever it is while registration is open, and administrators always.
+/// Open to anonymous callers while registration is open, and always to administrators.
 pub async fn register(call: Call<Form<Visitor>>) -> Result<Answer<Welcome>, Problem> {
     let Form(Visitor { email, phone, organization, .. }) = &call.body;
     let registration = Registration::parse(email, phone, organization, None).map_err(tenancy::Error::from)?;

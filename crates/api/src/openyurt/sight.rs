@@ -1,7 +1,7 @@
-//! Who sees what: nodes and pools of whose account, and workloads of which namespaces.
+//! Visibility per caller: nodes and pools of which tenant, workloads of which namespaces.
 //!
-//! A `namespace` that is asked for is a filter. Without one it is the caller's own, and for administrators every one; one that is
-//! not the caller's is refused in the same words whether it exists or not.
+//! A `namespace` parameter is a filter. The default is the caller's own namespace, and for administrators all namespaces. The error for
+//! a foreign namespace is the same whether the namespace exists or not.
 
 use domain::actor::Who;
 use domain::ids::WorkspaceName;
@@ -14,29 +14,29 @@ use tenancy::Directory;
 use crate::call::Call;
 use crate::problem::{Problem, shortened};
 
-/// What a caller may see.
+/// Objects that a caller may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Nodes and pools of the tenant of this id, which nobody has if it is empty; none: everybody's.
+    /// Tenant whose nodes and pools are visible. `None`: all tenants. No tenant has an empty id, so empty text means none.
     tenant: Option<String>,
-    /// Workloads of these namespaces; none: of all.
+    /// Namespaces whose workloads are visible. `None`: all namespaces.
     namespaces: Option<Vec<String>>,
 }
 
 impl Sight {
-    /// Of nodes and pools alone.
+    /// Visibility of nodes and pools only.
     pub fn of_nodes(call: &Call) -> Result<Self, Problem> {
         let tenant = tenant(call.actor()?, call.api.tenancy.directory())?;
         Ok(Self { tenant, namespaces: Some(Vec::new()) })
     }
 
-    /// Of what is in namespaces alone.
+    /// Visibility of namespaced objects only.
     pub fn of_namespaces(call: &Call) -> Result<Self, Problem> {
         let namespaces = namespaces(call.actor()?, call.api.tenancy.directory(), call.said("namespace"))?;
         Ok(Self { tenant: Some(String::new()), namespaces })
     }
 
-    /// Of both. Who may see no nodes sees the rest all the same.
+    /// Visibility of both. A caller that may not read nodes still sees the namespaced objects.
     pub fn of_all(call: &Call) -> Result<Self, Problem> {
         let nobody = |_: Problem| Some(String::new());
         let tenant = tenant(call.actor()?, call.api.tenancy.directory()).unwrap_or_else(nobody);
@@ -49,7 +49,7 @@ impl Sight {
     }
 }
 
-/// Where somebody is at home: their personal workspace, or that of the namespace in which a program runs.
+/// The caller's own workspace: a user's personal workspace, or the workspace of a ServiceAccount's namespace.
 fn home(actor: &Actor, directory: &Directory) -> Option<WorkspaceName> {
     match &actor.who {
         Who::Person { id, .. } => Some(WorkspaceName::personal(id)),
@@ -57,7 +57,7 @@ fn home(actor: &Actor, directory: &Directory) -> Option<WorkspaceName> {
     }
 }
 
-/// Whose nodes `actor` sees; none: everybody's.
+/// The tenant whose nodes `actor` may see; `None` for all tenants.
 fn tenant(actor: &Actor, directory: &Directory) -> Result<Option<String>, Problem> {
     let what = Capability::ReadNodes;
     if actor.may(what, Place::Platform).is_ok() {
@@ -71,7 +71,7 @@ fn tenant(actor: &Actor, directory: &Directory) -> Result<Option<String>, Proble
     }
 }
 
-/// Of which namespaces `actor` sees the workloads, who asks for `namespace`; none: of all.
+/// The namespaces whose workloads `actor` may see, filtered by `namespace`; `None` for all namespaces.
 fn namespaces(
     actor: &Actor,
     directory: &Directory,

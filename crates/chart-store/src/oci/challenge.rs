@@ -1,12 +1,12 @@
-//! What a registry wants before it lets one in, and who may be told one's password.
+//! Authentication challenges of registries, and which token services may get the registry's password.
 
 use outbound::Address;
 
-/// What is asked for.
+/// A parsed `WWW-Authenticate` challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
     Basic,
-    /// A token, to be had elsewhere.
+    /// A token from a token service.
     Bearer {
         realm: String,
         service: Option<String>,
@@ -14,7 +14,7 @@ pub enum Challenge {
     },
 }
 
-/// Reads `WWW-Authenticate`. What is neither is passed over.
+/// Parses `WWW-Authenticate`. Other schemes are ignored.
 pub fn read(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
@@ -30,7 +30,7 @@ pub fn read(header: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: find("realm")?, service: find("service"), scope: find("scope") })
 }
 
-/// `a="b,c", d=e`
+/// Parses `a="b,c", d=e`.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim_start_matches([' ', ',']);
@@ -52,9 +52,9 @@ const TOKEN_SERVICES: [(&str, &str); 3] = [
     ("registry.docker.io", "auth.docker.io"),
 ];
 
-/// Whether the token service has the registry's owner, so that the registry's password may be sent to it: the same host, the
-/// domain that the registry's host is directly in (`gitlab.com` of `registry.gitlab.com`: its owner decides what that name is), or
-/// a pair of [`TOKEN_SERVICES`]; and no less secure.
+/// Whether the token service belongs to the registry's owner, so that it may get the registry's password. It does if it has the same
+/// host, the direct parent domain of the registry's host (`gitlab.com` for `registry.gitlab.com`, whose owner controls that name), or
+/// is paired with it in [`TOKEN_SERVICES`]; and its connection must be no less secure.
 ///
 /// A common parent domain does not suffice: `a.azurecr.io` and `b.azurecr.io` are customers of one provider. The public suffix
 /// list does not tell them apart, because it lists few registries (neither `azurecr.io` nor `jfrog.io`).

@@ -1,4 +1,4 @@
-//! What a registry says a chart is made of.
+//! Registry manifests of charts.
 
 use serde::Deserialize;
 
@@ -6,11 +6,11 @@ use super::reference::Reference;
 use super::registry::RegistryError;
 use crate::digest::Digest;
 
-/// The kinds of manifest that are asked for.
+/// Accepted media types of manifests.
 pub const ACCEPT: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-/// What Helm wrote while registries were an experiment.
+/// Media type of charts pushed by Helm while registry support was experimental.
 const OLD_CHART: &str = "application/tar+gzip";
 
 #[derive(Deserialize)]
@@ -28,14 +28,14 @@ struct Descriptor {
     size: u64,
 }
 
-/// The bytes of a chart, as they are promised.
+/// Digest and size of a chart's archive, as the manifest declares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
     pub digest: Digest,
     pub size: u64,
 }
 
-/// The layer that is the chart's archive.
+/// The layer with the chart's archive.
 pub fn chart(body: &[u8], reference: &Reference) -> Result<Layer, RegistryError> {
     let none = |why: &str| RegistryError::NoChart { at: reference.to_string(), why: why.to_owned() };
     let manifest: Manifest =

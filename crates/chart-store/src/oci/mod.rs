@@ -1,4 +1,4 @@
-//! Charts in registries, by the OCI distribution protocol: as much of it as fetching a chart needs.
+//! Charts in OCI registries: the part of the distribution protocol that fetching charts needs.
 
 mod challenge;
 mod manifest;

@@ -1,18 +1,18 @@
-//! What a chart in a registry is called: `oci://HOST[:PORT]/PATH[:TAG][@DIGEST]`.
+//! OCI references of charts: `oci://HOST[:PORT]/PATH[:TAG][@DIGEST]`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::digest::Digest;
 
-/// How a reference begins.
+/// URL scheme of a reference.
 pub const SCHEME: &str = "oci://";
-/// Docker's own registry is reached under another name than it is called by.
+/// Docker Hub: its name in references, and the host that serves its API.
 const DOCKER: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// With its port.
+    /// Host, with the port if given.
     pub host: String,
     /// The repository in the registry.
     pub path: String,
@@ -31,7 +31,7 @@ impl FromStr for Reference {
     type Err = BadReference;
 
     fn from_str(text: &str) -> Result<Self, BadReference> {
-        // What stands before an `@` in front of the path may be a password.
+        // The authority may contain a password before `@`; it is not shown then.
         let rest = text.strip_prefix(SCHEME);
         let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let shown = if authority.contains('@') { SCHEME.to_owned() } else { domain::ids::shortened(text) };
@@ -65,7 +65,7 @@ impl FromStr for Reference {
     }
 }
 
-/// A part of a path: what leads up or elsewhere is none.
+/// Whether a path component is valid; `..` is not.
 fn is_part(part: &str) -> bool {
     let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     end(part.bytes().next())
@@ -82,17 +82,17 @@ fn is_tag(tag: &str) -> bool {
 }
 
 impl Reference {
-    /// A chart below this one, as a repository of charts has many.
+    /// The reference of a chart below this one, for a registry used as a chart repository.
     pub fn child(&self, chart: &str) -> Result<Self, BadReference> {
         format!("{SCHEME}{}/{}/{chart}", self.host, self.path).parse()
     }
 
-    /// Where the registry is.
+    /// The host that serves the registry's API.
     pub(super) fn authority(&self) -> &str {
         if self.host == DOCKER.0 { DOCKER.1 } else { &self.host }
     }
 
-    /// The last part of the path, which charts are named after.
+    /// The last path component, which is the chart's name.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }

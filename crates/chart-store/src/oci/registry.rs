@@ -1,6 +1,6 @@
-//! Asking a registry.
+//! Registry client.
 //!
-//! A small client of our own: the known ones bring an HTTP stack of their own, past the one dialler.
+//! A small implementation: existing crates bring their own HTTP stack, which would bypass the dialler of `outbound`.
 
 use bytes::Bytes;
 use domain::Kind;
@@ -18,13 +18,13 @@ use crate::digest::Digest;
 
 const LARGEST_MANIFEST: usize = 4 << 20;
 const LARGEST_TOKEN: usize = 1 << 20;
-/// A page of tags, and how many pages are read.
+/// Maximum size of a page of tags, and maximum number of pages.
 const LARGEST_PAGE: usize = 4 << 20;
 const PAGES: usize = 50;
-/// Bytes of memory that a byte of a page takes at most once it is decoded.
+/// Maximum memory of a decoded page, in bytes per byte of its text.
 const TAG_FACTOR: usize = 12;
 
-/// Why a registry gives no chart.
+/// Why a chart could not be fetched from a registry.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error(transparent)]
@@ -54,15 +54,15 @@ impl RegistryError {
     }
 }
 
-/// A registry, for as long as one thing is fetched from it.
+/// A registry client for fetching one chart.
 pub struct Registry<'a> {
     client: &'a Client,
-    /// The memory budget of its answers.
+    /// Memory budget of the responses.
     budget: &'a dyn Budget,
     reference: &'a Reference,
     root: Address,
     access: Access,
-    /// What it gave us for what we showed.
+    /// The credential for requests: a token from the token service, or the login itself.
     token: Option<Login>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Registry<'a> {
         Ok(Self { client, budget, reference, root, access: access.clone(), token: None })
     }
 
-    /// The reference with the tag that a version or a range comes to.
+    /// Resolves a version or range to a reference with a tag.
     pub async fn resolve(&mut self, version: &str, profile: Profile) -> Result<Reference, RegistryError> {
         let mut found = self.reference.clone();
         let at = || self.reference.to_string();
@@ -109,7 +109,7 @@ impl<'a> Registry<'a> {
         Ok(found)
     }
 
-    /// The newest of the tags that a range allows.
+    /// The newest tag that a range permits.
     async fn newest(
         &mut self,
         range: &Constraints,
@@ -117,7 +117,7 @@ impl<'a> Registry<'a> {
     ) -> Result<Option<String>, RegistryError> {
         let mut newest: Option<(Version, String)> = None;
         self.each_tag(|tag| {
-            // A tag has no plus.
+            // Tags cannot contain `+`; Helm writes `_` instead.
             let tag = tag.replace('_', "+");
             let Ok(version) = Version::parse(&tag, profile) else { return };
             if range.check(&version) && newest.as_ref().is_none_or(|(best, _)| best.compare(&version).is_lt())
@@ -129,7 +129,7 @@ impl<'a> Registry<'a> {
         Ok(newest.map(|(_, tag)| tag))
     }
 
-    /// Calls `visit` for all tags, a page at a time, so that never more than a page is held.
+    /// Calls `visit` for all tags, one page at a time, so that only one page is in memory.
     async fn each_tag(&mut self, mut visit: impl FnMut(&str)) -> Result<(), RegistryError> {
         #[derive(Deserialize)]
         struct Page<'a> {
@@ -149,7 +149,7 @@ impl<'a> Registry<'a> {
             next = match answer.header(&LINK).as_deref().and_then(next_page) {
                 Some(more) => {
                     let more = answer.address.join(more).map_err(Failure::from)?;
-                    // Elsewhere nobody has more of its tags.
+                    // A link to another origin is not followed.
                     (more.origin() == self.root.origin()).then_some(more)
                 }
                 None => None,
@@ -158,7 +158,7 @@ impl<'a> Registry<'a> {
         Ok(())
     }
 
-    /// What the chart's archive is, by its tag or digest.
+    /// The layer with the chart's archive, for a tag or digest.
     pub async fn layer(&mut self, reference: &Reference) -> Result<Layer, RegistryError> {
         let named = match (&reference.digest, &reference.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -173,7 +173,7 @@ impl<'a> Registry<'a> {
         manifest::chart(&answer.body, reference)
     }
 
-    /// The archive's bytes.
+    /// The bytes of the archive.
     pub async fn archive(
         &mut self,
         reference: &Reference,
@@ -195,7 +195,7 @@ impl<'a> Registry<'a> {
         Ok(self.root.join(&path).map_err(Failure::from)?)
     }
 
-    /// Asks, and does what it takes to be let in.
+    /// Sends a request, and authenticates and retries once if challenged.
     async fn get(
         &mut self,
         at: &Address,
@@ -226,7 +226,7 @@ impl<'a> Registry<'a> {
         Ok(self.client.get(&ask).await?)
     }
 
-    /// A token, of whoever the registry sends us to. Only its own are told who we are.
+    /// Fetches a token from the token service of the challenge. Credentials are sent only to the registry's own service.
     async fn fetch_token(
         &self,
         realm: &str,
@@ -269,7 +269,7 @@ fn same(reference: &Reference, expected: Digest, bytes: &[u8]) -> Result<(), Reg
     Err(RegistryError::Digest { at: reference.to_string(), expected, found })
 }
 
-/// `</v2/web/tags/list?last=x>; rel="next"`
+/// Parses `</v2/web/tags/list?last=x>; rel="next"`.
 fn next_page(link: &str) -> Option<&str> {
     let (address, rest) = link.strip_prefix('<')?.split_once('>')?;
     rest.contains("next").then_some(address)

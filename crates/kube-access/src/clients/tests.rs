@@ -1,4 +1,4 @@
-//! What a cluster hears from a client, and how long a client waits for it.
+//! Impersonation headers and timeouts of clients.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::patience::{Silent, is_out_of_reach};
 
 type Headers = Arc<Mutex<Vec<HeaderMap>>>;
 
-/// A client that notes what is sent through it.
+/// A client that records the headers of its requests.
 fn listening(to: kube::Client) -> (kube::Client, Headers) {
     let heard = Headers::default();
     let notes = heard.clone();
@@ -70,7 +70,7 @@ async fn a_request_is_made_as_whom_the_client_is_for_whatever_it_brings_along() 
     }
 }
 
-/// Otherwise a client over a client could do as the platform what it should do as somebody.
+/// Otherwise a client that wraps another could act as the platform instead of the impersonated user.
 #[tokio::test]
 async fn a_client_over_a_client_acts_as_the_one_who_is_named_or_not_at_all() {
     let world = World::new().await;

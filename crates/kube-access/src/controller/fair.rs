@@ -1,13 +1,15 @@
 //! Slots of a controller, shared fairly among tenants.
 //!
-//! A reconcile holds an active slot. One that runs for longer than [`Limits::slow_after`] waits for something outside, such as a
-//! registry or pods, and moves to the slow slots, so that it keeps nobody from being reconciled; if its tenant's share of
-//! those is used up, it stays where it is. A free active slot goes to the waiting tenant that holds the fewest; among equals, to
-//! the one that has waited longest.
+//! A reconcile holds an active slot. A reconcile older than [`Limits::slow_after`] is waiting for something external, such as a registry or
+//! pods. It moves to a slow slot, so that it does not block others; if its tenant's share of slow slots is used up, it keeps its active
+//! slot. A free active slot goes to the waiting tenant that holds the fewest; among equals, to the one that has waited longest.
 //!
-//! Invariants: a tenant without an active slot gets one as long as any is free; a tenant below its share gets one unless only the reserve
-//! is left; a tenant at its share gets one only while no tenant below its share waits and half of the slots are free. So however many
-//! reconciles of one tenant hang, at least half of the active slots serve the others.
+//! Invariants:
+//! - A tenant without an active slot gets one while any is free.
+//! - A tenant below its share gets one unless only the reserve is left.
+//! - A tenant at its share gets one only while no tenant below its share waits and half of the slots are free.
+//!
+//! So however many reconciles of one tenant hang, at least half of the active slots serve the others.
 //!
 //! Pure: time is an argument.
 
@@ -19,27 +21,27 @@ use tokio::time::Instant;
 /// The slots of one controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Reconciles at once, without the slow ones.
+    /// Maximum number of concurrent reconciles, without the slow ones.
     pub active: usize,
     /// A tenant's share of them while others wait.
     pub active_share: usize,
     /// Active slots that only tenants without an active slot get.
     pub reserve: usize,
-    /// Slow reconciles at once.
+    /// Maximum number of concurrent slow reconciles.
     pub slow: usize,
-    /// The most slow reconciles of one tenant.
+    /// Maximum number of slow reconciles of one tenant.
     pub slow_share: usize,
-    /// When a reconcile counts as slow.
+    /// Age from which a reconcile is slow.
     pub slow_after: Duration,
-    /// When a reconcile is cancelled and counts as failed.
+    /// Age at which a reconcile is cancelled and counts as failed.
     pub deadline: Duration,
 }
 
-/// The deadline of a reconcile where a controller sets none. Each of its calls has a shorter one.
+/// Deadline of a reconcile in controllers that set none. Each API call has a shorter timeout.
 pub const DEADLINE: Duration = Duration::from_mins(15);
 
 impl From<usize> for Limits {
-    /// So many slots without shares: for controllers each of whose keys is a tenant of its own.
+    /// That many slots without shares, for controllers in which each key is a tenant of its own.
     fn from(slots: usize) -> Self {
         let slots = slots.max(1);
         Self {
@@ -89,8 +91,7 @@ pub(super) struct Usage {
     pub waiting: usize,
     pub active: usize,
     pub slow: usize,
-    /// Since when no key has got a slot although the next tenant waits and is below its share. A long queue that moves is not
-    /// starving.
+    /// Since when no key has got a slot although the next waiting tenant is below its share. A long queue that moves is not starving.
     pub starving_since: Option<Instant>,
 }
 
@@ -109,7 +110,7 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// Queues a key. The caller sees to it that a key waits once, and not while it runs.
+    /// Queues a key. The caller must not push a key that waits or runs.
     pub fn push(&mut self, tenant: &str, key: K, now: Instant) {
         let arrival = self.arrivals;
         self.arrivals = self.arrivals.wrapping_add(1);
@@ -161,12 +162,12 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// When [`Slots::demote`] has something to do.
+    /// Time at which [`Slots::demote`] must run next.
     pub fn wakes(&self) -> Option<Instant> {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// Moves slow reconciles out of the active slots as far as there is room. `tenant_of` names the tenant of a key.
+    /// Moves slow reconciles from active to slow slots while those have capacity. `tenant_of` names the tenant of a key.
     pub fn demote(&mut self, now: Instant, tenant_of: impl Fn(&K) -> String) {
         while let Some((at, key)) = self.timers.pop_first() {
             if at > now {
@@ -192,7 +193,7 @@ impl<K: Ord + Clone> Slots<K> {
                     self.active -= 1;
                     self.slow += 1;
                 }
-                // Tried again later: others may have ended by then.
+                // Retried later, when slow reconciles may have ended.
                 Some(false) => _ = again.map(|again| self.timers.insert((again, key))),
                 None => {}
             }
@@ -211,7 +212,7 @@ impl<K: Ord + Clone> Slots<K> {
         }
     }
 
-    /// Whether a tenant that holds so many active slots may have another.
+    /// Whether a tenant that holds this many active slots may have another.
     fn admits(&self, held: usize) -> bool {
         let Limits { active, active_share, reserve, .. } = self.limits;
         let limit = if held == 0 {
@@ -224,7 +225,7 @@ impl<K: Ord + Clone> Slots<K> {
         self.active < limit
     }
 
-    /// Changes a tenant and its place among those that wait.
+    /// Changes a tenant and updates its position in the ready set.
     fn update<R>(&mut self, name: &str, change: impl FnOnce(&mut Tenant<K>) -> R) -> R {
         let tenant = self.tenants.entry(name.to_owned()).or_insert_with(|| Tenant {
             waiting: VecDeque::new(),

@@ -3,7 +3,7 @@
 //! Modules:
 //! - [`queue`]: keys to reconcile, with backoff; a panic in one reconcile is an error of that key alone.
 //! - [`fair`]: slots of a controller, shared among tenants.
-//! - [`runtime`]: restarts controllers, caches, listeners and sweeps that end or panic, counts it, and reports what is not healthy.
+//! - [`runtime`]: restarts controllers, caches, listeners and garbage collectors that end or panic, counts it, and reports failing tasks.
 
 pub mod fair;
 pub mod queue;

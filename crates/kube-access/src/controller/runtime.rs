@@ -103,7 +103,7 @@ struct QueueLabels {
     state: &'static str,
 }
 
-/// Tasks that are not healthy, by an id of their own: several may have one name.
+/// Tasks that are not healthy, by a unique id, since several may have one name.
 #[derive(Default)]
 struct Failing {
     next_id: u64,
@@ -127,8 +127,8 @@ impl Runtime {
         );
     }
 
-    /// Tasks that ended or panicked and are not stable again, and controllers without a free slot for a tenant below its share, one
-    /// line each. Contains nothing of any object but the path of a watch.
+    /// One line for each task that ended or panicked and is not stable again, and for each controller that has no slot for a tenant below
+    /// its share. The lines contain no object data except the path of a watch.
     pub fn failing(&self) -> Vec<String> {
         let mut failing: Vec<String> = self.0.failing.lock().tasks.values().cloned().collect();
         let now = Instant::now();
@@ -152,7 +152,7 @@ impl Runtime {
         QueueHealth { runtime: self, controller, id: failing.next_id }
     }
 
-    /// Runs a task for ever. `start` begins it anew after each end. `name` labels the metric; `subject` tells tasks of one name apart.
+    /// Runs a task indefinitely. `start` restarts it after each end. `name` labels the metric; `subject` distinguishes tasks of one name.
     ///
     /// Cancel-safe: dropping the future drops the task.
     pub async fn run<F: Future>(
@@ -211,7 +211,7 @@ impl Runtime {
         }
     }
 
-    /// Runs a task for ever on a tokio task of its own, until the handle is dropped.
+    /// Runs a task indefinitely on a tokio task of its own, until the handle is dropped.
     #[must_use = "the task ends when the handle is dropped"]
     pub fn spawn<F: Future + Send>(
         &self,
@@ -236,7 +236,7 @@ impl Runtime {
     }
 }
 
-/// Reports how a queue does.
+/// Reports the state of one queue.
 pub(super) struct QueueHealth<'a> {
     runtime: &'a Runtime,
     controller: &'static str,

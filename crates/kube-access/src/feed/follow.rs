@@ -1,12 +1,11 @@
-//! How a feed hears: it lists once, watches from there, and begins again where it must.
+//! List-and-watch loop of a cache: lists, watches from the list's version, and lists again when necessary.
 //!
-//! `kube::runtime::watcher` does the same, but does not say that a watch stands again before something changes, and
-//! a single object that cannot be read keeps it from all others. Here such an object counts as absent, and the log names it; so does one
-//! whose projection panics.
+//! `kube::runtime::watcher` does the same, but it reports a reconnected watch only after the next event, and one object that fails to
+//! decode blocks all others. Here such an object counts as absent and is logged; so is one whose projection panics.
 //!
-//! A watch need not be believed. What it says again or too late is held against the versions that are known (`Store::is_news`);
-//! where those do not tell, and every [`LISTED_EVERY`] watches in any case, everything is listed anew, so that nothing that a watch
-//! left out stays unknown.
+//! Watch events are not trusted. Duplicates and late events are detected by resourceVersion (`Store::is_news`). Where versions
+//! cannot decide, and after every [`LISTED_EVERY`] watches in any case, everything is listed again, so that missed events are
+//! found.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -28,19 +27,19 @@ use super::{Refusal, Shared};
 use crate::controller::runtime::isolate_sync;
 use crate::verb::declare;
 
-/// For how long one watch goes on. The next one shows that the cluster still answers.
+/// Timeout of one watch in seconds. The next watch proves that the API server still responds.
 const WATCH: u32 = 30;
-/// How much later than that a watch must have ended.
+/// Time after the watch timeout at which a watch that has not ended counts as broken.
 const GRACE: Duration = Duration::from_secs(5);
-/// The pause after a first failure, and the longest.
+/// Backoff after the first failure, and its maximum.
 const PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So many watches follow one list: an hour of them. Tens of thousands of objects are no small thing to ask for.
+/// Number of watches after which everything is listed again: an hour at 30 s each. Listing tens of thousands of objects is expensive.
 const LISTED_EVERY: u32 = if cfg!(test) { 3 } else { 120 };
-/// A watch that stood for so long did not fail at once.
+/// A watch that lasted this long resets the backoff.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// Why a watch had to be given up.
+/// Why a watch ended early.
 #[derive(Debug, thiserror::Error)]
 enum Lost {
     #[error("the cluster refused or did not answer: {0}")]
@@ -56,7 +55,7 @@ enum Lost {
 }
 
 impl Lost {
-    /// What happened since is not known any more: only a list can tell.
+    /// Whether the watch cannot resume from its version, so that a list is needed.
     fn is_gone(&self) -> bool {
         match self {
             Self::Call(kube::Error::Api(status)) | Self::Told(status) => status.code == 410,
@@ -65,7 +64,7 @@ impl Lost {
         }
     }
 
-    /// Nothing but a change of somebody's rights, or of the kinds that there are, lets it succeed.
+    /// The rejection, if retrying cannot succeed until RBAC or the installed kinds change.
     fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Call(kube::Error::Api(status)) | Self::Told(status) => matches!(status.code, 400..=405)
@@ -75,7 +74,7 @@ impl Lost {
     }
 }
 
-/// Follows for as long as anybody wants to know.
+/// Runs the loop until it is dropped.
 pub(super) async fn follow<K, P>(
     api: Api<K>,
     config: Config,
@@ -104,7 +103,7 @@ where
         if let Err(lost) = follower.watch().await {
             follower.lose(&lost);
         }
-        // One that stood for a while is begun again at once.
+        // A watch that lasted for a while is restarted without backoff.
         if begun.elapsed() >= A_WHILE {
             pause = PAUSE;
         } else {
@@ -114,14 +113,14 @@ where
     }
 }
 
-/// How much of each object is sent.
+/// Which part of each object the API server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     Whole,
     Metadata,
 }
 
-/// Makes of an object what is kept of it.
+/// Projection of an object to its cached value.
 pub(super) type Keep<K, P> = Arc<dyn Fn(K) -> P + Send + Sync>;
 
 struct Follower<K, P> {
@@ -131,11 +130,11 @@ struct Follower<K, P> {
     sent: Sent,
     keep: Keep<K, P>,
     shared: Arc<Shared<P>>,
-    /// Up to where everything has been heard; none: a list is needed.
+    /// Version up to which all events were applied. `None`: a list is needed.
     version: Option<String>,
-    /// How many watches there were since the last list.
+    /// Watches since the last list.
     watches: u32,
-    /// The log says that nothing is heard.
+    /// Whether the current outage has been logged.
     lost: bool,
 }
 
@@ -143,7 +142,7 @@ impl<K, P> Follower<K, P>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    /// Lists if it must, and watches until the watch ends.
+    /// Lists if necessary, then watches until the watch ends.
     async fn watch(&mut self) -> Result<(), Lost> {
         let version = match &self.version {
             Some(version) if self.watches < LISTED_EVERY => version.clone(),
@@ -190,7 +189,7 @@ where
         }
     }
 
-    /// Hears of all that there is, and since when it is so.
+    /// Lists all objects and returns the version of the list.
     async fn list(&mut self) -> Result<String, Lost> {
         let mut params = ListParams {
             label_selector: self.config.label_selector.clone(),
@@ -205,11 +204,11 @@ where
                 Sent::Metadata => self.request.list_metadata(&params),
             };
             let request = declare(request.map_err(kube::Error::BuildRequest)?, "list");
-            // Not `request`: what that cannot read, it logs.
+            // Not `request`: it logs bodies that it cannot parse.
             let page = self.client.request_text(request).await?;
             let page: Page<'_> = serde_json::from_str(&page).map_err(kube::Error::SerdeError)?;
-            // One after the other: of what is read and not kept there is never more than one object, and a list of tens of
-            // thousands is never held as a whole.
+            // Objects are parsed one at a time: at most one full object is in memory beside the projections, and never a whole list of tens
+            // of thousands.
             for text in page.items.unwrap_or_default() {
                 let object = Readable::read(text).map_err(kube::Error::SerdeError)?;
                 if let Ok(heard) = self.readable(object) {
@@ -246,7 +245,7 @@ where
         let late = self.is_late(version.as_deref());
         let mut store = self.shared.store.lock();
         match store.is_news(&heard) {
-            // Something of before a deletion that was heard of, or something that was never heard of: only a list can tell.
+            // Either the object was deleted since, or its creation was missed. Only a list can tell.
             News::Unknown if late => return Err(Lost::Disorder),
             News::Old if late => {}
             _ => store.apply(heard),
@@ -260,7 +259,7 @@ where
         let version = meta.resource_version.as_deref();
         let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref().unwrap_or_default());
         let mut store = self.shared.store.lock();
-        // Of one that another has followed under its name nobody need be told again.
+        // A late deletion must not remove an object that was recreated under the same name.
         if !(self.is_late(version) && store.is_newer(namespace, name, version)) {
             store.remove(namespace, name);
         }
@@ -268,19 +267,19 @@ where
         self.advance(version);
     }
 
-    /// Whether something newer was heard before. Versions of one kind grow; one that is no number is taken as it comes.
+    /// Whether an event of this or a newer version was applied. Versions of one kind increase; one that is not a number is never late.
     fn is_late(&self, version: Option<&str>) -> bool {
         number(version).zip(number(self.version.as_deref())).is_some_and(|(this, newest)| this <= newest)
     }
 
-    /// Everything has been heard up to this version, unless it was further already.
+    /// Moves the version forward to `version`; never back.
     fn advance(&mut self, version: Option<&str>) {
         if !self.is_late(version) {
             self.version = version.map(str::to_owned);
         }
     }
 
-    /// The object as it is kept, or of one that cannot be read its metadata.
+    /// The projection of an object, or the metadata of one that cannot be decoded or projected.
     fn readable(&self, object: Readable<K>) -> Result<Heard<P>, Box<ObjectMeta>> {
         match object.0 {
             Ok(object) => {

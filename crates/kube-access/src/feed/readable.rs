@@ -1,8 +1,8 @@
-//! An object as a cluster sends it, which may be one that we cannot read.
+//! Objects as the API server sends them, including objects that do not decode.
 //!
-//! `kube::core::DeserializeGuard` is for the same, and makes two more copies of everything: of a long list these cost
-//! more than all that is kept of it. So would `metadata.managedFields`, which nobody asks a feed for: as a tree it is many
-//! times the size of all the rest. It is cut out of the text before anything is made of it.
+//! `kube::core::DeserializeGuard` serves the same purpose but makes two more copies of each object, which for a long list cost more than
+//! the cached projections. So would `metadata.managedFields`: as a tree it is many times the size of the rest, and no reader needs it.
+//! It is cut out of the text before parsing.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use kube::core::{ListMeta, ObjectMeta};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
-/// An object, or of one that cannot be read what every object has.
+/// A decoded object, or the metadata of one that does not decode.
 #[derive(Clone, Debug)]
 pub(super) struct Readable<K>(pub(super) Result<K, Unreadable>);
 
@@ -31,7 +31,7 @@ impl<K: Resource> Readable<K> {
 }
 
 impl<K: DeserializeOwned> Readable<K> {
-    /// Reads one object; an error if not even its metadata can be read.
+    /// Decodes one object. Fails only if the metadata does not decode either.
     pub(super) fn read(text: &RawValue) -> Result<Self, serde_json::Error> {
         #[derive(serde::Deserialize)]
         struct Any {
@@ -54,17 +54,17 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Readable<K> {
     }
 }
 
-/// A page of a list whose objects are still text.
+/// A page of a list, with its objects still as text.
 #[derive(serde::Deserialize)]
 pub(super) struct Page<'a> {
     #[serde(default)]
     pub(super) metadata: ListMeta,
-    /// A list of nothing may say `null`.
+    /// An empty list may be `null`.
     #[serde(borrow, default)]
     pub(super) items: Option<Vec<&'a RawValue>>,
 }
 
-/// The text of the same object, as if nobody managed any of its fields.
+/// The object's text with `metadata.managedFields` set to `null`.
 fn without_managed_fields(text: &str) -> Cow<'_, str> {
     #[derive(serde::Deserialize)]
     struct Any<'a> {
@@ -76,7 +76,7 @@ fn without_managed_fields(text: &str) -> Cow<'_, str> {
         #[serde(borrow, rename = "managedFields")]
         managed_fields: Option<&'a RawValue>,
     }
-    // Of what is no object at all, whoever reads it says so.
+    // Text that is not an object is returned unchanged; parsing it fails later.
     let Ok(Any { metadata: Meta { managed_fields: Some(part) } }) = serde_json::from_str(text) else {
         return Cow::Borrowed(text);
     };

@@ -1,8 +1,8 @@
-//! What a feed knows, and what each subscriber has yet to be told. Pure: no client, no clock.
+//! Cached objects and subscriber queues. Pure: no I/O, no clock.
 //!
-//! What waits for a subscriber is one entry per object, at the place where it began to wait. An entry says how to get from
-//! what the subscriber knows of the object to what there is: nothing of an object that came and went
-//! unheard, and of one that was replaced by another of the same name first that it is gone.
+//! A subscriber queue has at most one pending event per object, at the position of its oldest event. The pending event leads from the
+//! state that the subscriber knows to the current state. An object that was created and deleted in between yields no event; one
+//! that was replaced under the same name yields a deletion first.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use kube::Resource;
 
 use super::Change;
 
-/// `name/namespace`, so that a name alone finds it. No name in Kubernetes has a slash in it.
+/// `name/namespace`, so that a prefix scan finds an object by name alone. Kubernetes names contain no slash.
 type Key = Arc<str>;
 
 pub(super) struct Store<P> {
@@ -24,7 +24,7 @@ pub(super) struct Store<P> {
     ended: bool,
 }
 
-/// An object as it is heard of: what is kept of it, and which one it is.
+/// An incoming object: projection, UID and version.
 pub(super) struct Heard<P> {
     key: Key,
     uid: Option<String>,
@@ -44,28 +44,28 @@ impl<P> Heard<P> {
     }
 }
 
-/// What is said of an object, beside what is known.
+/// An incoming object compared with the cached one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing is known under its name.
+    /// No object of this name is cached.
     Unknown,
-    /// It is newer than what is known.
+    /// It is newer than the cached object.
     New,
-    /// It is not.
+    /// It is not newer.
     Old,
 }
 
-/// What is kept of an object. Of its UID and its version enough to tell them from others, which eight bytes are; of a version
-/// that is a number, the number.
+/// A cached object. The UID is stored as a 64-bit hash, which is enough to tell objects apart; the version as its number, or as a hash
+/// if it is not a number.
 struct Known<P> {
     uid: u64,
     version: u64,
     object: Arc<P>,
 }
 
-/// What one subscriber has yet to be told.
+/// Queue of one subscriber.
 struct Waiting<P> {
-    /// The one object that is meant; none: all.
+    /// The one object subscribed to; `None` for all.
     only: Option<Key>,
     places: BTreeMap<Key, u64>,
     entries: BTreeMap<u64, (Key, Pending<P>)>,
@@ -73,13 +73,13 @@ struct Waiting<P> {
     waker: Option<Waker>,
 }
 
-/// What is to be told of one object.
+/// Pending event of one object.
 struct Pending<P> {
-    /// The subscriber knows of an object under this name.
+    /// Whether the subscriber was told of an object under this name.
     known: bool,
-    /// To be told first.
+    /// Delivered first.
     deleted: Option<Arc<P>>,
-    /// To be told then.
+    /// Delivered second.
     applied: Option<Arc<P>>,
 }
 
@@ -90,7 +90,7 @@ impl<P> Default for Store<P> {
 }
 
 impl<P> Store<P> {
-    /// An object is there, as it is now.
+    /// Inserts or updates an object, and notifies subscribers if its UID or version changed.
     pub(super) fn apply(&mut self, heard: Heard<P>) {
         let Heard { key, uid, version, object } = heard;
         let now = Known {
@@ -111,7 +111,7 @@ impl<P> Store<P> {
         }
     }
 
-    /// Whether it is newer than what is known, where versions are numbers.
+    /// Compares by version, which is meaningful only for versions that are numbers.
     pub(super) fn is_news(&self, heard: &Heard<P>) -> News {
         match self.objects.get(&heard.key) {
             None => News::Unknown,
@@ -120,13 +120,13 @@ impl<P> Store<P> {
         }
     }
 
-    /// Whether something newer is known under that name, where versions are numbers.
+    /// Whether the cached object of this name is newer, for versions that are numbers.
     pub(super) fn is_newer(&self, namespace: Option<&str>, name: &str, version: Option<&str>) -> bool {
         let known = self.objects.get(&*key(namespace.unwrap_or_default(), name));
         known.is_some_and(|known| known.version > place(version))
     }
 
-    /// An object is not there.
+    /// Removes an object and notifies subscribers.
     pub(super) fn remove(&mut self, namespace: Option<&str>, name: &str) {
         let key = key(namespace.unwrap_or_default(), name);
         if let Some(before) = self.objects.remove(&*key) {
@@ -134,18 +134,18 @@ impl<P> Store<P> {
         }
     }
 
-    /// Whatever is known, for whoever is about to hear of all that there is.
+    /// Keys of all cached objects, from which a list removes those it contains.
     pub(super) fn names(&self) -> BTreeSet<Key> {
         self.objects.keys().cloned().collect()
     }
 
-    /// An object is there, as it is now, and among those that there are.
+    /// Applies an object of a list and removes its key from `unheard`.
     pub(super) fn hear(&mut self, heard: Heard<P>, unheard: &mut BTreeSet<Key>) {
         unheard.remove(&heard.key);
         self.apply(heard);
     }
 
-    /// Of these nothing was heard any more.
+    /// Removes the objects that a complete list did not contain.
     pub(super) fn forget(&mut self, unheard: BTreeSet<Key>) {
         for key in unheard {
             if let Some(before) = self.objects.remove(&key) {
@@ -168,7 +168,7 @@ impl<P> Store<P> {
         self.objects.values().map(|known| known.object.clone()).collect()
     }
 
-    /// A subscriber who is to be told all that there is.
+    /// Adds a subscriber to all objects, with the current objects as pending events.
     pub(super) fn subscribe(&mut self) -> u64 {
         let mut waiting = Waiting::new(None);
         for (key, known) in &self.objects {
@@ -177,7 +177,7 @@ impl<P> Store<P> {
         self.enter(waiting)
     }
 
-    /// A subscriber who is to be told of one object.
+    /// Adds a subscriber to one object.
     pub(super) fn subscribe_to(&mut self, namespace: &str, name: &str) -> u64 {
         let key = key(namespace, name);
         let mut waiting = Waiting::new(Some(key.clone()));
@@ -197,7 +197,7 @@ impl<P> Store<P> {
         self.subscribers.remove(&id);
     }
 
-    /// The next thing to tell a subscriber.
+    /// The next event of a subscriber.
     pub(super) fn poll(&mut self, id: u64, context: &Context<'_>) -> Poll<Option<Change<P>>> {
         let Some(waiting) = self.subscribers.get_mut(&id) else { return Poll::Ready(None) };
         match waiting.take() {
@@ -210,7 +210,7 @@ impl<P> Store<P> {
         }
     }
 
-    /// There will be no more.
+    /// Ends all subscriptions once their queues are empty.
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.subscribers.values_mut().for_each(Waiting::wake);
@@ -230,7 +230,7 @@ impl<P> Waiting<P> {
         Self { only, places: BTreeMap::new(), entries: BTreeMap::new(), next: 0, waker: None }
     }
 
-    /// `known`: an object was there under this name before the change. For whom nothing waits, what was there is known.
+    /// `known`: an object existed under this name before the change. A subscriber without a pending event has been told of it.
     fn add(&mut self, key: &Key, known: bool, change: &Change<P>) {
         let place = match self.places.entry(key.clone()) {
             Entry::Occupied(place) => *place.get(),
@@ -280,13 +280,13 @@ impl<P> Waiting<P> {
     }
 }
 
-/// The number that a version is, or its print.
+/// The version as a number, or its hash.
 fn place(version: Option<&str>) -> u64 {
     version.and_then(|version| version.parse().ok()).unwrap_or_else(|| print(version))
 }
 
 fn print(text: Option<&str>) -> u64 {
-    // Keyed anew in each process, so that nobody can make two of the same print.
+    // Keyed per process, so that nobody can construct a collision.
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEYS.hash_one(text)
 }

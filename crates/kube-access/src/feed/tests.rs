@@ -1,4 +1,4 @@
-//! Feeds on an embedded cluster, over a line that can be cut.
+//! Caches on an embedded cluster, over a connection that can be cut.
 
 mod gossip;
 
@@ -21,7 +21,7 @@ fn maps(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, NAMESPACE)
 }
 
-/// Watches that end soon, so that a silent line is noticed soon.
+/// Short watches, so that a dead connection is detected soon.
 fn short() -> Config {
     Config::default().labels("of=test").timeout(1)
 }
@@ -123,7 +123,7 @@ async fn what_happened_while_the_line_was_cut_is_heard_after_it() {
         heard.sort();
         assert_eq!(heard, ["changed=1", "deleted gone", "new=1"], "{line:?}");
         until("the watch stands again", async || feed.stale_for().is_none().then_some(())).await;
-        // As before, for the other line.
+        // The same for the other kind of failure.
         write(&world, "changed", "0").await;
         write(&world, "deleted", "0").await;
         delete(&world, "new").await;
@@ -148,14 +148,14 @@ async fn a_version_that_is_too_old_is_no_loss() {
     }
 }
 
-/// How a server says that it has forgotten.
+/// How the server reports an expired version: as the response status or as an event in the stream.
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     AtOnce,
     InTheStream,
 }
 
-/// A server that forgets what happened since the first version that is watched from: something is deleted.
+/// A server that expires the first watched version, after an object was deleted.
 fn forgetful(world: &World, told: Told) -> kube::Client {
     let (client, forgotten) = (world.admin(), Arc::new(Mutex::new(None)));
     let call = move |request: http::Request<kube::client::Body>| {
@@ -222,7 +222,7 @@ async fn a_feed_keeps_what_is_made_of_an_object_and_still_tells_objects_apart() 
 #[tokio::test]
 async fn an_object_that_cannot_be_read_hides_itself_and_nobody_else() {
     let world = World::new().await;
-    // As a cluster has it whose definition of users is another project's, and lax.
+    // A cluster whose User CRD was installed by another project with a permissive schema.
     let lax = json!({"spec": {"versions": [{
         "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
@@ -353,7 +353,7 @@ async fn object_whose_projection_panics_counts_as_absent() {
     until("the cache follows the others", async || (known(&feed) == ["a=0", "z=1"]).then_some(())).await;
 }
 
-/// A ConfigMap; the first that is decoded panics.
+/// A ConfigMap type that panics when the first object is decoded.
 #[derive(Clone, Debug)]
 struct PanicsOnce(ConfigMap);
 

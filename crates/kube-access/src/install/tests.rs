@@ -1,4 +1,4 @@
-//! Definitions on an embedded cluster that has some already.
+//! Installation of CRDs on an embedded cluster that has some already.
 
 use kube::api::{DeleteParams, ListParams};
 use kube_embedded::access::User;
@@ -24,7 +24,7 @@ fn columns(crd: &CustomResourceDefinition) -> usize {
     crd.spec.versions[0].additional_printer_columns.as_ref().map_or(0, Vec::len)
 }
 
-/// One of our definitions without what `kubectl get` prints of it.
+/// One of the platform's CRDs without its printer columns.
 fn plain(name: &str) -> CustomResourceDefinition {
     let found = definitions::all().into_iter().find(|definition| definition.crd.name_any() == name);
     let mut crd = found.unwrap().crd;
@@ -85,7 +85,7 @@ async fn what_another_project_brought_is_never_changed() {
     install(&client, definitions::all()).await.unwrap();
     let after = crds.get(USERS).await.unwrap();
     assert_eq!((after.resource_version(), columns(&after)), (theirs.resource_version(), 0));
-    // Where there is none, ours is made.
+    // An absent CRD is created.
     crds.delete(USERS, &DeleteParams::default()).await.unwrap();
     install(&client, definitions::all()).await.unwrap();
     assert!(columns(&crds.get(USERS).await.unwrap()) > 0);

@@ -1,8 +1,8 @@
-//! A Lease for one errand: made for it, and removed after it.
+//! Exclusive operations: a Lease that is created for one operation and deleted after it.
 //!
-//! Leadership is waited for; an errand is not. Whoever finds somebody else at it wants to be told so, and by whom, but not
-//! be sent away by the Lease of somebody who has died. So one waits until the holder has renewed it, which proves that it
-//! lives, or until it has been silent for too long, and takes its place.
+//! Unlike a leader candidate, a caller does not wait for a live holder: it gets an error that names the holder. The Lease of a dead
+//! holder must not block it. So it waits until the holder renews, which proves that it is alive, or until the Lease expires, and then
+//! takes it over.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Attempt, CallError, Lock, Lost, Seen, Term, is_beaten, within};
 use crate::judge::RENEW;
 
-/// Why an errand was not begun.
+/// Why an operation was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum Missed {
     #[error("`{holder}` holds the lease `{lease}`")]
@@ -25,10 +25,10 @@ pub enum Missed {
 }
 
 impl Lock {
-    /// Does `work` while the Lease is held, and then removes it. If somebody else holds it and lives, one waits no
-    /// longer than `patience`, and for as long as it takes to be sure of that.
+    /// Acquires the Lease, runs `work`, and deletes the Lease. If a live holder has the Lease, fails after `patience`, or later if it takes
+    /// longer to see that the holder is alive.
     ///
-    /// Whoever drops this future keeps the Lease until it runs out.
+    /// Not cancel-safe: if the future is dropped, the Lease stays held until it expires.
     pub async fn errand<W: Future>(
         &self,
         patience: Duration,
@@ -48,7 +48,7 @@ impl Lock {
             CallError::Refused(source) => Missed::Refused { lease: self.name.clone(), source },
             CallError::Silent => Missed::Silent { lease: self.name.clone() },
         };
-        // Mostly there is no Lease, and it is made without looking first.
+        // Usually the Lease does not exist, so creating it comes first.
         if let Some(term) = self.write(None).await.map_err(missed)? {
             return Ok(term);
         }
@@ -79,8 +79,8 @@ impl Lock {
         }
     }
 
-    /// A renewal that was on its way when the work ended may arrive first. So what was written into the Lease meanwhile is
-    /// looked at, and only one that is no longer ours stays.
+    /// Deletes the Lease if this candidate still holds it. A late renewal may have changed it since, so a conflict is followed by another
+    /// read.
     async fn try_remove(&self, lease: Lease) -> Result<(), CallError> {
         let holder = |lease: &Lease| lease.spec.as_ref()?.holder_identity.clone();
         let is_ours = |lease: &Lease| holder(lease).as_ref() == Some(&self.identity);

@@ -1,4 +1,4 @@
-//! Candidates in held time, on a cluster in real time.
+//! Leader election in paused time, against a cluster that runs in real time.
 
 use std::io;
 use std::ops::Range;
@@ -22,19 +22,19 @@ use super::*;
 
 mod errands;
 
-/// From the holder's death, at the latest moment of its term or at the earliest.
+/// Range of takeover times after the holder's death, which depends on the time of its last renewal.
 const TAKEOVER: Range<Duration> = Duration::from_secs(6)..Duration::from_secs(20);
 
-/// What lies between a candidate and the cluster.
+/// State of the connection between a candidate and the cluster.
 #[derive(Clone, Copy, PartialEq)]
 enum Line {
     Sound,
     Failing,
-    /// Requests are swallowed.
+    /// Requests get no response.
     Dead,
 }
 
-/// The cluster's own threads: where candidates' time is held, its must go on.
+/// Runtime of the cluster, whose time is not paused.
 static ELSEWHERE: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
 fn client(cluster: &Cluster, line: watch::Receiver<Line>) -> kube::Client {
@@ -47,7 +47,7 @@ fn client(cluster: &Cluster, line: watch::Receiver<Line>) -> kube::Client {
                 Line::Dead => pending::<()>().await,
                 Line::Sound => {}
             }
-            // Held time does not run on while a blocking task is at work.
+            // Paused time does not advance while a blocking task runs.
             let answer = spawn_blocking(move || ELSEWHERE.block_on(service.oneshot(request))).await.unwrap();
             answer.map_err(|never| match never {})
         }
@@ -55,7 +55,7 @@ fn client(cluster: &Cluster, line: watch::Receiver<Line>) -> kube::Client {
     kube::Client::new(service_fn(call), "default")
 }
 
-/// Some candidates for one Lease, and how many ever thought at once that they lead.
+/// Several candidates for one Lease, and the maximum number of simultaneous leaders.
 struct World {
     cluster: Cluster,
     leases: Api<Lease>,
@@ -115,7 +115,7 @@ impl World {
     }
 }
 
-/// Leadership as the work sees it: from its beginning until it is dropped.
+/// Marks the candidate as leading until dropped.
 struct Leading(watch::Sender<bool>, Arc<AtomicUsize>);
 
 impl Drop for Leading {
@@ -126,7 +126,7 @@ impl Drop for Leading {
 }
 
 impl Candidate {
-    /// Waits until it leads, or no longer does, and answers how long that took.
+    /// Waits until the candidate leads or stops leading, and returns the time that took.
     async fn turns(&self, leads: bool) -> Duration {
         let began = Instant::now();
         let mut told = self.leads.clone();
@@ -139,7 +139,7 @@ impl Candidate {
         *self.leads.borrow()
     }
 
-    /// As by `kill -9`.
+    /// Dies without cleanup, as by `kill -9`.
     fn die(self) {
         self.task.abort();
     }
@@ -267,7 +267,7 @@ async fn a_lock_is_held_for_the_work_and_given_back() {
     assert_eq!(world.spec().await.holder_identity, None);
 }
 
-/// A process that stood still, by SIGSTOP or by a machine too busy: its timers are as late as itself.
+/// A process that was stopped by SIGSTOP or starved of CPU: its timers fire late.
 #[tokio::test(start_paused = true)]
 async fn work_does_not_go_on_in_a_process_that_wakes_up_late() {
     let world = World::new().await;
@@ -295,7 +295,7 @@ async fn work_does_not_go_on_in_a_process_that_wakes_up_late() {
     assert!(last < STEP_DOWN, "worked {last:?} after the lease was taken");
 }
 
-/// Ten minutes of lines that come and go, stops and deaths, for ten worlds.
+/// Ten minutes of connection failures, stops and crashes, for ten seeds.
 #[tokio::test(start_paused = true)]
 async fn there_are_never_two_leaders() {
     for seed in 1..=10u64 {

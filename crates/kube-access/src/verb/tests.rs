@@ -1,4 +1,4 @@
-//! Every verb of the client API, and names that try to make another call of it.
+//! Every verb of the client API, and hostile names that would turn it into another call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::patience::{is_out_of_reach, may_pass};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
-/// A cluster whose answers never end, and what it was asked.
+/// A server whose responses never end, and the requests that it received.
 fn endless() -> (kube::Client, Calls) {
     let calls = Calls::default();
     let noted = calls.clone();
@@ -41,7 +41,7 @@ async fn hostile_name_opens_no_watch_and_makes_no_other_call() {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
     let patch = Patch::Merge(json!({}));
     for name in hostile_names() {
-        // The client drops a fragment before it can be seen. Callers validate names.
+        // The URI parser drops a fragment before the check. Callers validate names.
         if name.contains('#') {
             continue;
         }

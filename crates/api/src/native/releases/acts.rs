@@ -1,4 +1,4 @@
-//! What can be done with a release beside changing what it is made of.
+//! Actions on a release other than changing its spec.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::problem::Problem;
 use crate::sent::Sent;
 
-/// The answer to a test comes when all tests have run; each has its own time.
+/// Timeout of the response to a test run, which is sent when all tests have run. Each test has its own timeout.
 pub const TESTED_WITHIN: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -39,7 +39,7 @@ pub async fn rollback(call: Call<Sent<WayBack>>) -> Result<Answer<ReleaseAnswer>
     view::answer(&call, call.api.releases.rollback(actor, namespace, name, revision, asked).await?)
 }
 
-/// `POST …/plan`: what a change would make of it, or what a new one would consist of.
+/// `POST …/plan`: previews an update, or the creation of a release.
 pub async fn plan(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Plan>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let changes = call.body.0.read()?;
@@ -91,7 +91,7 @@ pub async fn restart(call: Call) -> Result<Answer<Restarted>, Problem> {
     Ok(Answer::new(Restarted { workloads }))
 }
 
-/// `POST …/test`: that tests fail is an answer and no problem.
+/// `POST …/test`: failed tests are a successful response.
 pub async fn test(call: Call) -> Result<Answer<Tested>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let names = |word: &str| {

@@ -1,4 +1,4 @@
-//! Lists of releases.
+//! Release lists.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::call::Call;
 use crate::problem::Problem;
 
-/// What the query of a list can say.
+/// Query parameters of a release list.
 pub const QUERY: &[&str] =
     &["ws", "c", "ns", "q", "status", "label", "field", "sort", "at", "limit", "cursor", "facets"];
 

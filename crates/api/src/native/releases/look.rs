@@ -1,4 +1,4 @@
-//! What can be read of a release. What is sensitive in it is masked.
+//! Read-only views of a release. Sensitive values are masked.
 
 use releases::acts::compare::{Comparison, Of};
 use releases::acts::listen::{AT_ONCE, LogLine};
@@ -75,11 +75,11 @@ pub async fn drift(call: Call) -> Result<Answer<Comparison>, Problem> {
     Ok(Answer::new(call.api.releases.drift(actor, namespace, name).await?))
 }
 
-/// What the query of logs can say.
+/// Query parameters of the logs.
 pub const OF_LOGS: &[&str] =
     &["pod", "container", "selector", "tail", "since", "previous", "timestamps", "follow", "max"];
 
-/// `GET …/logs`: what there is, or, followed, also what comes.
+/// `GET …/logs`: the current log lines, or with `follow` a stream that includes new ones.
 pub async fn logs(call: Call) -> Result<Maybe<List<LogView>, LogLine>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let owned = |name: &str| call.said(name).map(str::to_owned);

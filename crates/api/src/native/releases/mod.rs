@@ -1,7 +1,11 @@
-//! Releases: asking for them, seeing, changing and removing them.
+//! Releases: create, read, update, delete.
 //!
-//! Modules in reading order: what is told of one ([`view`]), what is sent to ask for one ([`sent`]), lists ([`list`]), what is
-//! done with one ([`acts`]), and what can be read of it ([`look`]).
+//! Modules:
+//! - [`view`]: the release on the wire
+//! - [`sent`]: request bodies
+//! - [`list`]: lists
+//! - [`acts`]: actions on a release
+//! - [`look`]: read-only views
 
 pub mod acts;
 pub mod list;
@@ -21,18 +25,18 @@ use crate::routes::ROOT;
 use sent::{ChangedRelease, NewRelease, SentRelease};
 use view::ReleaseAnswer;
 
-/// What the query says of a release that is to end whatever is in the way.
+/// Query parameter that forces a deletion whatever blocks it.
 pub const FORCE: &str = "force";
 
-/// The option of the query by which an administrator of the platform uses their rights for one version of a release.
+/// Query parameter by which an administrator of the platform applies its own rights to one version of a release.
 pub const AS_ADMINISTRATOR: &str = "asAdministrator";
 
-/// The conditions that the headers name, and whether an administrator uses their rights.
+/// Preconditions from the headers, with the `asAdministrator` parameter.
 fn asked<B>(call: &Call<B>) -> Result<Asked<'_>, Problem> {
     Ok(Asked { as_administrator: call.asks(AS_ADMINISTRATOR)?, ..call.asked() })
 }
 
-/// The namespace and the name that the path has. There is one cluster so far.
+/// Namespace and name from the path. There is only one cluster so far.
 fn named<B>(call: &Call<B>) -> Result<(&str, &str), Problem> {
     let cluster = call.params.get("cluster");
     if cluster != HOST {
@@ -58,7 +62,7 @@ pub async fn show(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     view::answer(&call, call.api.releases.get(call.actor()?, namespace, name).await?)
 }
 
-/// `PATCH releases/{cluster}/{namespace}/{release}`: what is not said stays.
+/// `PATCH releases/{cluster}/{namespace}/{release}`: absent fields keep their value.
 pub async fn change(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let changes = call.body.0.read()?;
@@ -66,8 +70,8 @@ pub async fn change(call: Call<SentRelease<ChangedRelease>>) -> Result<Answer<Re
     view::answer(&call, call.api.releases.upgrade(actor, namespace, name, changes, asked).await?)
 }
 
-/// `DELETE releases/{cluster}/{namespace}/{release}`: it is uninstalled, and then it is gone; forced, whatever is in the way. What stays because
-/// an administrator wrote it is in the answer.
+/// `DELETE releases/{cluster}/{namespace}/{release}`: uninstalls the release and then deletes it. `force` ignores whatever blocks the
+/// deletion. The response lists objects that stay because an administrator wrote them.
 pub async fn delete(call: Call) -> Result<Answer<ReleaseAnswer>, Problem> {
     let (actor, (namespace, name)) = (call.actor()?, named(&call)?);
     let options = DeleteOptions {

@@ -1,4 +1,4 @@
-//! What is sent to ask for a release, or to change one.
+//! Request bodies that create or change a release.
 
 use chart_store::Source;
 use kube_types::release::{DriftDetection, Options, Patch, Remediation, RoleOverride};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::problem::Problem;
 use crate::sent::{Sent, Strict, Text};
 
-/// Values may be a quarter of a mebibyte of text, which JSON may write with twice as many bytes.
+/// Values may have 256 KiB of text, which may double in size as JSON.
 pub type SentRelease<T> = Sent<T, { 1 << 20 }>;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -89,7 +89,7 @@ impl Values {
     fn text(&self) -> Result<String, Problem> {
         match &self.0 {
             Value::String(text) => Ok(text.clone()),
-            // JSON is YAML.
+            // JSON is valid YAML.
             Value::Object(_) => Ok(self.0.to_string()),
             Value::Null => Ok(String::new()),
             _ => Err(Problem::invalid("`values`: an object, or YAML as a text")),

@@ -1,4 +1,4 @@
-//! What is told of a release, and what whoever asks may do with it.
+//! A release on the wire, with the actions that the caller may take.
 
 use domain::Actor;
 use domain::ids::WorkspaceName;
@@ -29,7 +29,7 @@ pub struct ReleaseAnswer {
     left_behind: Option<Vec<LeftBehind>>,
 }
 
-/// What of a release decides what can be done with it now.
+/// State of a release that decides which actions are possible.
 #[derive(Clone, Copy)]
 pub struct Standing<'a> {
     pub namespace: &'a str,
@@ -39,7 +39,7 @@ pub struct Standing<'a> {
     pub made_by: MadeBy,
 }
 
-/// Acts that make a new version of what was asked for.
+/// Actions that create a new version of the spec.
 const CHANGES: &[&str] = &[
     "releases.update",
     "releases.delete",
@@ -51,7 +51,7 @@ const CHANGES: &[&str] = &[
     "releases.retry",
 ];
 
-/// What this caller may do with a release. `owner` is the workspace whose namespace it is in.
+/// The actions of this caller on a release. `owner` is the workspace of the release's namespace.
 pub fn can_be_done(actor: &Actor, owner: Option<WorkspaceName>, standing: Standing<'_>) -> Vec<Action> {
     let Standing { namespace, name, .. } = standing;
     let values = [("cluster", releases::acts::HOST), ("namespace", namespace), ("release", name)];
@@ -59,7 +59,7 @@ pub fn can_be_done(actor: &Actor, owner: Option<WorkspaceName>, standing: Standi
     actions::of_params(actor, RELEASE, &params, &blocked(standing))
 }
 
-/// Acts that leave nothing to do for themselves, and what is said of them then.
+/// Actions that have no effect in some state, and the reason code for that state.
 const TURNS: &[(&str, &str)] = &[
     ("releases.pause", "paused"),
     ("releases.recover", "not-paused"),
@@ -70,7 +70,7 @@ const TURNS: &[(&str, &str)] = &[
 ];
 
 impl Standing<'_> {
-    /// Whether there is nothing for this act to do: where a row of a list has room for a few, its counterpart stands there.
+    /// Whether the action would have no effect. Lists with space for few actions leave it out, in favour of its counterpart.
     pub fn is_past(&self, act: &str) -> bool {
         match act {
             "releases.pause" => self.paused,
@@ -84,7 +84,7 @@ impl Standing<'_> {
     }
 }
 
-/// What cannot be done now, and why; the first reason of each counts.
+/// Actions that the state forbids, with a reason code. The first reason of an action counts.
 fn blocked(standing: Standing<'_>) -> Vec<(&'static str, &'static str)> {
     let why = match standing.made_by {
         MadeBy::Helm => Some("not-adopted"),
@@ -97,12 +97,12 @@ fn blocked(standing: Standing<'_>) -> Vec<(&'static str, &'static str)> {
     all.chain(past).collect()
 }
 
-/// One release, with its version in the header.
+/// A release with its actions, and its version as `ETag`.
 pub fn answer<B>(call: &Call<B>, release: ReleaseView) -> Result<Answer<ReleaseAnswer>, Problem> {
     answer_of(call, release, None)
 }
 
-/// The same, with what is left of it.
+/// As [`answer`], with the objects left behind.
 pub fn answer_of<B>(
     call: &Call<B>,
     release: ReleaseView,

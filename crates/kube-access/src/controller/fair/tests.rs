@@ -1,4 +1,4 @@
-//! Slots under hostile load, with time as an argument.
+//! Slots under hostile load; time is an argument.
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A task whose first `failures` runs fail as `fail` does, and whose later runs go on for ever.
+/// A task whose first `failures` runs fail as `fail` does, and whose later runs never end.
 fn failing(
     failures: usize,
     fail: fn(),

@@ -1,4 +1,4 @@
-//! The laws of telling.
+//! Properties of the store and its subscriber queues.
 
 use std::task::Waker;
 
@@ -43,7 +43,7 @@ fn rest(store: &mut Store<ConfigMap>, id: u64) -> Vec<String> {
     std::iter::from_fn(|| next(store, id)).map(|change| said(&change)).collect()
 }
 
-/// These are all that there are.
+/// Applies a complete list.
 fn replace(store: &mut Store<ConfigMap>, all: Vec<Heard<ConfigMap>>) {
     let mut unheard = store.names();
     for heard in all {
@@ -68,7 +68,7 @@ fn what_a_subscriber_is_told_of_what_happened_meanwhile() {
     store.remove(Some("x"), "brief");
     assert_eq!(rest(&mut store, id), ["applied old:1", "applied new:1", "deleted gone:1"]);
 
-    // Somebody else under the same name: that the first is gone is said, and said first.
+    // An object recreated under the same name: its deletion is delivered, and delivered first.
     store.remove(Some("x"), "old");
     store.apply(object("old", 2, 6));
     store.remove(Some("x"), "old");
@@ -139,7 +139,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whoever believes what they are told ends at what there is, and is never told nonsense on the way.
+    /// A subscriber that applies its events ends at the current state, and every intermediate event is consistent.
     #[test]
     fn a_subscriber_ends_at_what_there_is(steps in steps()) {
         let mut store = Store::default();

@@ -1,4 +1,4 @@
-//! Watches that do not tell the truth, and feeds that end at it all the same.
+//! Caches converge although the watch duplicates, reorders or drops events.
 
 use std::convert::Infallible;
 
@@ -9,7 +9,7 @@ use testkit::Gossip;
 
 use super::*;
 
-/// What a watch says of an object. Servers say first what sort of word it is.
+/// A watch event: its type and object.
 struct Word(&'static str, Value);
 
 impl Word {
@@ -17,7 +17,7 @@ impl Word {
         format!("{{\"type\":\"{}\",\"object\":{}}}\n", self.0, self.1).into()
     }
 
-    /// The same of so many versions later, with that text in it.
+    /// The same object with a version higher by `versions` and new text.
     fn later(mut self, versions: u64, text: &str) -> Self {
         let version = &mut self.1["metadata"]["resourceVersion"];
         *version = json!((version.as_str().unwrap().parse::<u64>().unwrap() + versions).to_string());
@@ -26,7 +26,7 @@ impl Word {
     }
 }
 
-/// A client whose first watch says these words and no more; all others are as they should be.
+/// A client whose first watch yields these events only. Later watches are real.
 fn saying(world: &World, words: Vec<Word>) -> kube::Client {
     let (client, words) = (world.admin(), Arc::new(Mutex::new(Some(words))));
     let call = move |request: http::Request<kube::client::Body>| {
@@ -59,7 +59,7 @@ async fn old_news_is_not_believed_and_whoever_may_be_dead_is_looked_for() {
     }
     let words = vec![
         seen(&world, "old", "MODIFIED").await,
-        // It was deleted and made anew since.
+        // It was deleted and recreated since.
         seen(&world, "again", "DELETED").await,
         seen(&world, "dead", "ADDED").await,
     ];
@@ -71,7 +71,7 @@ async fn old_news_is_not_believed_and_whoever_may_be_dead_is_looked_for() {
     feed.synced().await;
     let mut changes = feed.changes();
     assert_eq!([next(&mut changes).await, next(&mut changes).await], ["again=1", "old=1"]);
-    // Nothing of it is told; and what comes then is.
+    // Late events are not delivered; new ones are.
     write(&world, "new", "0").await;
     assert_eq!(next(&mut changes).await, "new=0");
     assert_eq!(known(&feed), ["again=1", "new=0", "old=1"]);
@@ -83,7 +83,7 @@ async fn news_that_comes_late_is_news() {
     for name in ["a", "b", "c"] {
         write(&world, name, "0").await;
     }
-    // The feed lists what there is now, and hears of what follows in the wrong order.
+    // The cache lists the current state and then gets later events out of order.
     let words = vec![
         seen(&world, "a", "MODIFIED").await.later(20, "1"),
         seen(&world, "a", "MODIFIED").await.later(20, "1"),
@@ -99,7 +99,7 @@ async fn news_that_comes_late_is_news() {
 async fn what_a_watch_leaves_out_is_found_when_everything_is_listed_anew() {
     let world = World::new().await;
     write(&world, "a", "0").await;
-    // It says nothing, for as long as it goes on.
+    // A watch without any events until it ends.
     let line = world.admin();
     let call = move |request: http::Request<kube::client::Body>| {
         let line = line.clone();
@@ -141,7 +141,7 @@ async fn whatever_a_gossip_tells_a_feed_ends_at_what_there_is() {
         }
         let wanted: Vec<String> = wanted.iter().map(|(name, turn)| format!("{name}={turn}")).collect();
         until("it is known", async || (known(&feed) == wanted).then_some(())).await;
-        // Whoever listens ends there, too.
+        // Subscribers converge to the same state.
         let mut heard = std::collections::BTreeMap::new();
         until("it is told", async || {
             while let Some(Some(change)) = futures::FutureExt::now_or_never(changes.next()) {

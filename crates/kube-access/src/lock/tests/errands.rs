@@ -1,9 +1,9 @@
-//! Errands: work for which a Lease is made and removed.
+//! Exclusive operations with a Lease of their own.
 
 use super::*;
 use crate::judge::LEASE;
 
-/// A world whose line is sound.
+/// A test cluster with a working connection.
 async fn sound() -> (World, watch::Sender<Line>, watch::Receiver<Line>) {
     let (line, cut) = watch::channel(Line::Sound);
     (World::new().await, line, cut)
@@ -13,10 +13,10 @@ async fn is_gone(world: &World) -> bool {
     world.leases.get_opt("leader").await.unwrap().is_none()
 }
 
-/// How an errand went.
+/// Result of an operation.
 type Errand = Result<Result<(), Lost>, Missed>;
 
-/// Work that never ends, and says when it has begun.
+/// An operation that never ends, and a signal that it has started.
 fn endless(lock: Lock) -> (oneshot::Receiver<()>, JoinHandle<Errand>) {
     let (begun, is_begun) = oneshot::channel();
     let task = tokio::spawn(async move {
@@ -38,11 +38,11 @@ async fn the_lease_of_an_errand_is_gone_after_it() {
     };
     assert!(world.lock(cut.clone()).errand(Duration::ZERO, work).await.unwrap().unwrap());
     assert!(is_gone(&world).await);
-    // Somebody has written into it meanwhile, such as a renewal that arrived late.
+    // The Lease was changed meanwhile, as by a late renewal.
     let work = async || world.patch(json!({"metadata": {"labels": {"seen": "by-a-person"}}})).await;
     world.lock(cut.clone()).errand(Duration::ZERO, work).await.unwrap().unwrap();
     assert!(is_gone(&world).await);
-    // Whose it is now is not ours to end.
+    // A Lease that another holder has taken is not deleted.
     let work = async || world.patch(json!({"spec": {"holderIdentity": "other"}})).await;
     world.lock(cut).errand(Duration::ZERO, work).await.unwrap().unwrap();
     assert_eq!(world.spec().await.holder_identity.as_deref(), Some("other"));
@@ -78,7 +78,7 @@ async fn who_dies_is_succeeded_within_20_seconds() {
     assert!(is_gone(&world).await);
 }
 
-/// Somebody who waited to lead looked on meanwhile.
+/// A standby candidate has observed the Lease meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_was_seen_dying_is_succeeded_at_once() {
     let (world, _line, cut) = sound().await;
@@ -88,7 +88,7 @@ async fn who_was_seen_dying_is_succeeded_at_once() {
     let (begun, first) = endless(lock());
     begun.await.unwrap();
     sleep(Duration::from_mins(1)).await;
-    // However long it was seen at work, it is.
+    // A holder that renews is alive, however long it has been observed.
     let busy = lock().errand(Duration::ZERO, async || ()).await.unwrap_err();
     assert!(matches!(busy, Missed::Busy { .. }), "{busy}");
 
