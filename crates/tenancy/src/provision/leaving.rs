@@ -4,15 +4,19 @@
 //! own; a node that somebody labelled is not.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 
 use domain::ids::UserId;
 use futures::future::try_join_all;
+use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::{Resource, ResourceExt};
-use kube_types::marks::TENANT;
+use kube_types::marks::{JOIN_TOKEN, TENANT};
 use kube_types::{NodePool, User};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::removal::gone;
@@ -25,6 +29,8 @@ impl Provisioner {
         self.remove_join_tokens(id).await?;
         let names = self.node_names(user, id).await?;
         self.remove_requests(id, &names).await?;
+        self.remove_token_roles::<ClusterRoleBinding>(id).await?;
+        self.remove_token_roles::<ClusterRole>(id).await?;
         if self.remove_nodes(&names).await? {
             return Ok(true);
         }
@@ -42,6 +48,24 @@ impl Provisioner {
             gone(deleted.map(drop)).doing(|| format!("delete the join token `{}`", secret.name_any()))
         });
         try_join_all(deleted).await.map(drop)
+    }
+
+    /// Deletes the roles, or the bindings, by which join tokens of this account read their requests.
+    async fn remove_token_roles<K>(&self, id: &UserId) -> Result<(), ProvisionError>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Clone + DeserializeOwned + Debug,
+    {
+        let api = self.api::<K>();
+        let of_tokens = ListParams::default().labels(&format!("{TENANT}={id},{JOIN_TOKEN}"));
+        let found = api
+            .list_metadata(&of_tokens)
+            .await
+            .doing(|| format!("find the roles of join tokens of `{id}`"))?;
+        for role in &found.items {
+            let deleted = api.delete(&role.name_any(), &only(role)).await;
+            gone(deleted.map(drop)).doing(|| format!("delete `{}` of a join token", role.name_any()))?;
+        }
+        Ok(())
     }
 
     /// The names of this account's nodes: those on record, those that came back, and those of older nodes.
