@@ -45,8 +45,8 @@ const FORMAT_KEY: &str = "format";
 const VERSION_KEY: &str = "version";
 /// The number of the commit.
 const COMMIT_KEY: &str = "commit";
-/// The distance to versions that may have been issued before the mark was removed, as `etcdutl snapshot restore
-/// --bump-revision` has it.
+/// Added to the version when the mark is missing, because higher versions may have been issued: the same as
+/// `etcdutl snapshot restore --bump-revision`.
 const VERSION_GAP: u64 = 1_000_000_000;
 
 /// Longer documents are compressed.
