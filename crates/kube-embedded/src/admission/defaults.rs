@@ -169,7 +169,7 @@ pub fn keep_priority(pod: &mut Value, old: &Value) {
     }
 }
 
-/// The default PriorityClass with the lowest value.
+/// The default `PriorityClass` with the lowest value.
 fn default_priority_class(store: &Store) -> Option<Value> {
     let all = store.list("priorityclasses.scheduling.k8s.io", None).objects;
     let defaults = all.iter().map(|class| class.value()).filter(|class| truth(&class["globalDefault"]));

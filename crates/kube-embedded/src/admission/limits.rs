@@ -1,4 +1,4 @@
-//! The LimitRanger plugin: default requests and limits of containers, and bounds.
+//! The `LimitRanger` plugin: default requests and limits of containers, and bounds.
 //!
 //! Applies to creates and resizes of pods, and to writes of claims. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).

@@ -1,4 +1,4 @@
-//! The NamespaceLifecycle plugin.
+//! The `NamespaceLifecycle` plugin.
 
 use super::{Operation, Request};
 use crate::error::{ApiError, Result};

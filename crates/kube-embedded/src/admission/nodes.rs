@@ -1,4 +1,4 @@
-//! The NodeRestriction plugin: a node may write only itself, its Lease, and the pods bound to it.
+//! The `NodeRestriction` plugin: a node may write only itself, its Lease, and the pods bound to it.
 //!
 //! `crate::access::node` has already decided, without the object, whether a node may use the resource at all. A node that could
 //! write more would choose what runs on it: labels that selectors match, taints that repel pods, the pods

@@ -1,4 +1,4 @@
-//! The PodSecurity plugin: pod security standards, selected by a namespace's labels.
+//! The `PodSecurity` plugin: pod security standards, selected by a namespace's labels.
 //!
 //! `pod-security.kubernetes.io/enforce` rejects pods; `warn` adds warnings, also for templates of
 //! controllers; `audit` is only validated (there is no audit log). New labels of a namespace cause warnings

@@ -3,8 +3,8 @@
 //! ```ignore
 //! let world = World::without_nodes().await;
 //! world.create("/apis/apps/v1/namespaces/default/deployments", json!({...})).await;
-//! world.run_pods("default").await;      // as a kubelet would: all pods that are there become ready
-//! world.advance(10).await;              // ten seconds later, and all that follows
+//! world.run_pods("default").await;      // as a kubelet would: all pods become ready
+//! world.advance(10).await;              // advances the clock and waits for the controllers
 //! ```
 
 use std::sync::Arc;

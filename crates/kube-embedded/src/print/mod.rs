@@ -215,7 +215,7 @@ pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Tim
     table_of(&shown, scale, form, now)
 }
 
-/// Annotations that represent fields missing in a version. PartialObjectMetadata omits them,
+/// Annotations that represent fields missing in a version. `PartialObjectMetadata` omits them,
 /// as Kubernetes does.
 const STAND_INS: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/behavior",
@@ -225,7 +225,7 @@ const STAND_INS: &[&str] = &[
     "deprecated.daemonset.template.generation",
 ];
 
-/// PartialObjectMetadata, as metadata-only caches of controllers request it.
+/// `PartialObjectMetadata`, as metadata-only caches of controllers request it.
 pub fn partial(object: &Value, version: &str) -> Value {
     let mut metadata = object["metadata"].clone();
     if let Some(fields) = metadata.as_object_mut()

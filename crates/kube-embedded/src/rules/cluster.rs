@@ -309,7 +309,7 @@ fn request_conditions(conditions: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// What an update of a CertificateSigningRequest may set.
+/// The status field that an update of a `CertificateSigningRequest` may set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setting {
     Nothing,

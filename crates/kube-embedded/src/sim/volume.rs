@@ -43,7 +43,7 @@ enum Step {
     Enlarge,
 }
 
-/// Decides what the provisioner does for a claim. Pure: no I/O, no clock.
+/// Decides the provisioner's next step for a claim. Pure: no I/O, no clock.
 fn decide(claim: &Claim, class: Option<&Class>, volume: Option<&Volume>) -> Step {
     let asked = claim.metadata.annotations.get(PROVISIONER[0]).is_some_and(|name| name == NAME);
     if !claim.is_annotated(BIND_COMPLETED) {

@@ -218,7 +218,7 @@ impl Draft {
         Self { metadata: known, text, gap, typed }
     }
 
-    /// Creates a draft from the file's content. `Err` says what is invalid.
+    /// Creates a draft from the file's content. `Err` is the message.
     pub fn from_text(text: Vec<u8>, gap: usize) -> Result<Self, String> {
         let Document { metadata: seen, kind, api_version } =
             serde_json::from_slice(&text).map_err(|error| error.to_string())?;

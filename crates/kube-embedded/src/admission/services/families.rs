@@ -121,7 +121,7 @@ fn infer(service: &mut Value, errs: &mut FieldErrors) {
     }
 }
 
-/// A headless Service without selector has both families on any cluster.
+/// A headless Service without selector may have both families on any cluster.
 fn both_for_headless(service: &mut Value) {
     let single = text(&service["spec"]["ipFamilyPolicy"]) == "SingleStack";
     let first = items(&service["spec"]["ipFamilies"]).first().map_or(OURS, text).to_owned();

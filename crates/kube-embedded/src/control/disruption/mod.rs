@@ -1,4 +1,4 @@
-//! The disruption controller: computes how many pods of each PodDisruptionBudget may be evicted.
+//! The disruption controller: computes how many pods of each `PodDisruptionBudget` may be evicted.
 //!
 //! A budget's status has the expected pods (`expected`), the desired and current healthy pods, and the resulting number of
 //! allowed disruptions. A pod whose eviction was allowed counts as disrupted until it is gone, or until

@@ -149,7 +149,7 @@ fn update(new: &mut Value, old: &Value) {
     }
 }
 
-/// An ExternalName Service has no internal traffic.
+/// An `ExternalName` Service has no internal traffic.
 fn no_internal_policy(service: &mut Value) {
     if kind(service) == "ExternalName" {
         members(service, "spec").remove("internalTrafficPolicy");

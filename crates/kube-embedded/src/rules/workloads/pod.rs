@@ -184,7 +184,7 @@ fn merge_label_keys(pod: &mut Value) {
     }
 }
 
-/// The QoS class `Guaranteed`, `Burstable` or `BestEffort`, from requests and limits of cpu and memory.
+/// The `QoS` class `Guaranteed`, `Burstable` or `BestEffort`, from requests and limits of cpu and memory.
 pub fn quality_of_service(spec: &At) -> &'static str {
     let amount = |owner: &At, list: &str, name: &str| {
         let amount = owner.get("resources").get(list).peek(name).and_then(Quantity::of);

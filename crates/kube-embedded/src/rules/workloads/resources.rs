@@ -37,7 +37,7 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether limits may exceed requests.
+/// Whether the resource can be overcommitted, so that limits may exceed requests.
 pub fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }

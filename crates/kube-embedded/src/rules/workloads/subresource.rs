@@ -106,7 +106,7 @@ pub fn validate_ephemeral(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-/// Only cpu and memory may change, nothing may be removed, and the QoS class must stay.
+/// Only cpu and memory may change, nothing may be removed, and the `QoS` class must stay.
 pub fn validate_resize(new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     if let Some(refused) = refuse_static(&old, "static pods cannot be resized") {

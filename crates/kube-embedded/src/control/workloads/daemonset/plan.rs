@@ -8,7 +8,7 @@
 
 use jiff::Timestamp;
 
-/// How far a pod has come.
+/// The health of a pod, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Failed,
