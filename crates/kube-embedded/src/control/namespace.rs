@@ -35,9 +35,9 @@ const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify th
 /// This controller's entry in `spec.finalizers`.
 const FINALIZER: &str = "kubernetes";
 
-/// Minimum lifetime of an empty terminating namespace (times are whole seconds). Clients still observe it as terminating,
-/// and concurrent creates fail because it is terminating, not because it does not exist. Kubernetes
-/// waits for five seconds.
+/// Maximum delay between the deletion request and the removal of an empty namespace (times are whole seconds). Clients
+/// still observe it as terminating, and concurrent creates fail because it is terminating, not because it does not exist.
+/// Kubernetes waits for five seconds.
 const LINGER: SignedDuration = SignedDuration::from_secs(2);
 
 /// The conditions of a terminating namespace: type, then reason and message without error.
