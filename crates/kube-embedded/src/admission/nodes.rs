@@ -291,7 +291,8 @@ pub fn check_token(
     }
     let audiences = texts(&request["spec"], "audiences");
     let audience = match audiences.as_slice() {
-        // The server's own audience: that of the token in every pod, unless it opts out; that volume is not written into pods here.
+        // No audience means the server's own: that of the token volume which every pod gets unless it opts out. That volume is
+        // not written into pods here.
         [] => return Ok(()),
         [only] => only,
         _ => return refused("node may only request 0 or 1 audiences".to_owned()),
