@@ -1,4 +1,4 @@
-//! The objects that every cluster has from its first start, written in one transaction.
+//! Bootstrap objects: created at the first start, in one transaction.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -12,7 +12,7 @@ use crate::store::{Change, CommitError, Expect, Key, Op, Store};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Where the API listens, as far as objects speak of it.
+/// The port of the API in objects.
 pub(crate) const API_PORT: u16 = 6443;
 
 pub(crate) const FIRST_RANGE: &str = "kubernetes";
@@ -21,7 +21,7 @@ const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
 const PRIORITY_CLASS_STORAGE: &str = "priorityclasses.scheduling.k8s.io";
 
-/// Name, value, and which system critical pods are of the class.
+/// Name, value, and the part of the description that differs.
 const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -31,7 +31,7 @@ const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     ("system-node-critical", 2_000_001_000, "must not be moved from their current node."),
 ];
 
-/// The groups that this server itself answers for: group, version, and the two priorities by which Kubernetes
+/// The API groups served by this server itself: group, version, and the two priorities by which Kubernetes
 /// orders them.
 #[rustfmt::skip]
 const API_SERVICES: &[(&str, &str, u32, u32)] = &[
@@ -58,11 +58,11 @@ const API_SERVICES: &[(&str, &str, u32, u32)] = &[
     ("storage.k8s.io",               "v1", 16800, 15),
 ];
 
-/// Kept once a cluster has been given its first class of storage: one that a person has deleted stays deleted.
+/// Store metadata: the default StorageClass has been created once, so that it stays deleted if a user deletes it.
 const CLASS_GIVEN: &str = "storage-class-given";
 
-/// Writes what is missing. A second start finds everything and writes nothing. Where there is a `simulation`, its
-/// provisioner of volumes has a class.
+/// Creates missing bootstrap objects. A second start writes nothing. With a `simulation`, a StorageClass for its
+/// provisioner is created as well.
 pub async fn run(
     store: &Store,
     pki: &Pki,
@@ -110,7 +110,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Tells those who join where the cluster is, in `kube-public/cluster-info`.
+/// Writes the cluster's address to `kube-public/cluster-info`, for joining nodes.
 pub async fn announce(store: &Store, pki: &Pki, url: &str) -> Result<(), CommitError> {
     let (namespace, name) = (cluster_info::NAMESPACE, cluster_info::NAME);
     while let Some(found) = store.get("configmaps", namespace, name) {
@@ -118,7 +118,7 @@ pub async fn announce(store: &Store, pki: &Pki, url: &str) -> Result<(), CommitE
         let key = Key::new(&"configmaps".into(), namespace, name);
         let change = Change { key, expect: Expect::Version(found.version), op: Op::Put(moved) };
         match store.commit(vec![change]).await {
-            // Somebody has just signed it: once more.
+            // Signed concurrently: retry.
             Err(CommitError::Moved(..)) => {}
             other => return other.map(drop),
         }
@@ -164,7 +164,7 @@ fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u
     })
 }
 
-/// The range of cluster addresses.
+/// The `ServiceCIDR` of cluster IPs.
 pub(crate) fn first_range() -> Value {
     json!({
         "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1",
@@ -172,7 +172,7 @@ pub(crate) fn first_range() -> Value {
     })
 }
 
-/// The API itself, as workloads would find it.
+/// The Service of the API itself.
 pub(crate) fn kubernetes_service() -> Value {
     json!({
         "kind": "Service", "apiVersion": "v1",

@@ -1,4 +1,4 @@
-//! Where time comes from: one trait, so that tests can hold it.
+//! The clock: a trait, so that tests can control time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use tokio::sync::watch;
 pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
-    /// Resolves when it is `at` or later.
+    /// Resolves at the time `at` or later.
     fn wait_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
 
-/// The machine's clock.
+/// The system clock.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
@@ -25,13 +25,13 @@ impl Clock for SystemClock {
     }
 
     fn wait_until(&self, at: Timestamp) -> BoxFuture<'static, ()> {
-        // A little late rather than early: whoever wakes must find that it is time.
+        // Slightly late rather than early: after waking, `now` must have reached `at`.
         let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or_default();
         tokio::time::sleep(ahead + Duration::from_millis(1)).boxed()
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A manual clock: time advances only when it is set.
 pub struct HeldClock(watch::Sender<Timestamp>);
 
 impl HeldClock {
@@ -55,7 +55,7 @@ impl Clock for HeldClock {
         let mut moves = self.0.subscribe();
         async move {
             if moves.wait_for(|now| *now >= at).await.is_err() {
-                // The clock is gone: that moment never comes.
+                // The clock is dropped: the time is never reached.
                 std::future::pending::<()>().await;
             }
         }
@@ -63,12 +63,12 @@ impl Clock for HeldClock {
     }
 }
 
-/// `2026-01-02T03:04:05Z`: how Kubernetes writes a `Time`.
+/// Formats a Kubernetes `Time`: `2026-01-02T03:04:05Z`.
 pub fn rfc3339(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `2026-01-02T03:04:05.000006Z`: how Kubernetes writes a `MicroTime`.
+/// Formats a Kubernetes `MicroTime`: `2026-01-02T03:04:05.000006Z`.
 pub fn rfc3339_micro(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }

@@ -1,7 +1,7 @@
-//! What the server says when it says no: a Kubernetes `Status`.
+//! API errors: a Kubernetes `Status`.
 //!
-//! One constructor per situation, with the real words. Elsewhere: what a single field's complaint
-//! looks like (`crate::field`), how a Status travels (`crate::http`).
+//! One constructor per situation, with the messages of Kubernetes.
+//! See also: `crate::field` (errors of fields), `crate::http` (encoding).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,17 +13,17 @@ use serde_json::{Map, Value, json};
 use crate::field::{FieldErrors, MOST_ERROR_BYTES};
 use crate::store::OverBudget;
 
-/// A refusal, ready to be sent.
+/// An error response.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct ApiError {
     pub code: u16,
-    /// Empty where Kubernetes gives none.
+    /// Empty if Kubernetes gives none.
     pub reason: &'static str,
     pub message: String,
     /// `details` of the Status, if it has one.
     pub details: Option<Map<String, Value>>,
-    /// Goes into the Status' own `metadata.continue` (410 of a paged list).
+    /// `metadata.continue` of the Status (410 of a paged list).
     pub continue_token: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// `pods`, `deployments.apps`: a resource as messages name it.
+/// The name of a resource in messages: `pods`, `deployments.apps`.
 pub fn qualified(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }
@@ -71,7 +71,7 @@ impl ApiError {
         self
     }
 
-    /// It is refused because its namespace is going.
+    /// Whether the request failed because the namespace is terminating.
     pub fn is_namespace_terminating(&self) -> bool {
         let causes = self.details.as_ref().and_then(|details| details.get("causes")?.as_array());
         causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))
@@ -117,7 +117,7 @@ impl ApiError {
             .with_details(&[("name", name), ("group", group), ("kind", resource)])
     }
 
-    /// Nothing is served at this path of a known group version.
+    /// The path of a known group version has no resource.
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource").with_details(&[])
     }
@@ -127,7 +127,7 @@ impl ApiError {
             .with_details(&[])
     }
 
-    /// What custom resources say instead.
+    /// The error of custom resources instead.
     pub fn verb_not_supported(verb: &str, group: &str, resource: &str) -> Self {
         let what = qualified(resource, group);
         let message = format!("{verb} is not supported on resources of kind \"{what}\"");
@@ -146,7 +146,7 @@ impl ApiError {
             .with_details(&[("name", name), ("group", group), ("kind", resource)])
     }
 
-    /// The conflict of a write that carries an outdated resourceVersion.
+    /// The conflict of a write with an outdated resourceVersion.
     pub fn stale(group: &str, resource: &str, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -161,8 +161,8 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
-    /// The object is larger than etcd takes. Kubernetes passes on what etcd says, or beyond the limit of the client
-    /// what gRPC says.
+    /// The object exceeds etcd's limit. Kubernetes returns the message of etcd, or above the client's limit
+    /// that of gRPC.
     pub fn object_too_large(size: usize) -> Self {
         const CLIENT_LIMIT: usize = 2 << 20;
         let message = if size > CLIENT_LIMIT {
@@ -189,14 +189,14 @@ impl ApiError {
         )
     }
 
-    /// `<Kind>[.<group>] "<name>" is invalid: <complaints>`, with a cause for each complaint.
+    /// `<Kind>[.<group>] "<name>" is invalid: <errors>`, with a cause for each error.
     pub fn invalid(group: &str, kind: &str, name: &str, errors: impl Into<FieldErrors>) -> Self {
         let errors = errors.into();
         let (mut texts, mut seen) = (Vec::new(), HashSet::new());
         let mut causes = Vec::new();
         let mut total = 0_usize;
         for error in &errors {
-            // Quoting makes a text longer than what was collected.
+            // Escaping makes the message longer than its parts.
             let text = error.to_string();
             total = total.saturating_add(text.len());
             if total > MOST_ERROR_BYTES && !causes.is_empty() {
@@ -226,21 +226,21 @@ impl ApiError {
         Self::new(429, "TooManyRequests", message).retry_after(seconds)
     }
 
-    /// No share of a budget is free; the answer of API Priority and Fairness, with the budget's name.
+    /// No share of a budget is free; the response of API Priority and Fairness, with the budget's name.
     pub fn rejected(rejected: &governor::Rejected) -> Self {
         let seconds = u32::try_from(rejected.retry_after().as_secs()).unwrap_or(u32::MAX);
         let message = format!("Too many requests, please try again later: {rejected}.");
         Self::too_many_requests(message, seconds)
     }
 
-    /// The request took too long. Whether a write happened is unknown, as in Kubernetes.
+    /// The request exceeded its deadline. Whether a write was committed is unknown, as in Kubernetes.
     pub fn request_timeout(limit: Duration) -> Self {
         let message =
             format!("Timeout: request did not complete within the allotted timeout ({} s)", limit.as_secs());
         Self::new(504, "Timeout", message)
     }
 
-    /// Work on the pool that did not finish.
+    /// The error of work on the pool that did not finish.
     pub fn from_work(error: &WorkError) -> Self {
         match error {
             WorkError::Rejected(rejected) => Self::rejected(rejected),
@@ -260,7 +260,7 @@ impl ApiError {
         Self::new(501, "NotImplemented", message)
     }
 
-    /// The store cannot be written right now; nothing happened.
+    /// The store cannot be written now; nothing was changed.
     pub fn unavailable(why: &str) -> Self {
         Self::new(
             503,
@@ -270,18 +270,18 @@ impl ApiError {
         .retry_after(1)
     }
 
-    /// The disk failed while the write was under way.
+    /// The disk failed during the write.
     pub fn unknown_outcome(why: &str) -> Self {
         Self::internal(format!("Internal error occurred: the outcome of the write is unknown: {why}"))
     }
 
-    /// Without a reason, as errors that Kubernetes' own code did not classify.
+    /// Removes the reason, as in errors that Kubernetes does not classify.
     pub fn bare(mut self) -> Self {
         self.reason = "";
         self
     }
 
-    /// The answer's body.
+    /// The response body.
     pub fn status(&self) -> Value {
         let mut metadata = Map::new();
         if let Some(token) = &self.continue_token {

@@ -1,7 +1,7 @@
-//! Where in an object something is wrong, and how Kubernetes says it.
+//! Field errors and field paths, formatted as in Kubernetes.
 //!
-//! A validation collects [`FieldErrors`]; [`crate::error::ApiError::invalid`] turns the list into the
-//! 422 answer with its causes. Words and reasons are those of Kubernetes.
+//! Validation collects [`FieldErrors`]; [`crate::error::ApiError::invalid`] converts them to the
+//! 422 response with its causes. Messages and reasons are those of Kubernetes.
 
 mod errors;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 pub use self::errors::{FieldErrors, MOST_ERROR_BYTES};
 
-/// A path as it is printed: `spec.containers[0].ports[1].name`, `data[a b]`.
+/// A field path: `spec.containers[0].ports[1].name`, `data[a b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Path(String);
@@ -25,7 +25,7 @@ impl Path {
         Self(text.into())
     }
 
-    /// A named member: `.name`, without the dot at the root.
+    /// A field: `.name`, without the dot at the root.
     pub fn field(&self, name: &str) -> Self {
         if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The kinds of complaint, with the words and the cause's reason for each.
+/// Error types, each with its message and the cause's reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Complaint {
     Required,
@@ -98,7 +98,7 @@ impl Complaint {
     }
 }
 
-/// One complaint about one place. `value` is printed where that kind of complaint prints one.
+/// One error of one field. `value` is shown if the error type shows one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub path: Path,
@@ -161,7 +161,7 @@ impl FieldError {
         Self::new(path, Complaint::TooMany, Some(actual.into()), format!("must have at most {most} {noun}"))
     }
 
-    /// What stands after `path: ` in the message, and in the cause.
+    /// The part after `path: ` in the message, also used in the cause.
     pub fn body(&self) -> String {
         let mut text = self.complaint.words().to_owned();
         if let Some(value) = &self.value {
@@ -176,7 +176,7 @@ impl FieldError {
     }
 }
 
-/// A value as Go writes it: in a label selector, the labels stand before the expressions.
+/// A value as Go formats it: in a label selector, labels come before expressions.
 fn shown(value: &Value) -> String {
     match (value.get("matchLabels"), value.get("matchExpressions")) {
         (Some(labels), Some(expressions)) => {
@@ -189,7 +189,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Complaints as texts, for tests.
+/// The messages of errors, for tests.
 #[cfg(test)]
 pub fn told(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()

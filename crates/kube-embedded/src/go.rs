@@ -1,4 +1,4 @@
-//! How Go prints and names values: Kubernetes' messages are full of them, and clients read messages.
+//! Go's formatting and naming of values, which Kubernetes' messages contain.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What a value is called when it cannot be decoded: `cannot unmarshal array into ...`.
+/// The name of a value's type in decoding errors: `cannot unmarshal array into ...`.
 pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -29,7 +29,7 @@ pub fn json_kind(value: &Value) -> &'static str {
     }
 }
 
-/// The complaint about text that is not JSON. Only the commonest one is worded as Go words it.
+/// The message of invalid JSON. Only the most common one is worded as in Go.
 pub fn syntax_error(error: &serde_json::Error) -> String {
     if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
@@ -147,7 +147,7 @@ pub fn json(value: &Value) -> String {
     out
 }
 
-/// Go prints a float with an exponent when that is below -4 or at least 21.
+/// Go formats a float with an exponent below -4 or from 21 on.
 fn number(n: &Number) -> String {
     let Some(float) = n.as_f64().filter(|_| n.is_f64()) else { return n.to_string() };
     let scientific = format!("{float:e}");
@@ -160,7 +160,7 @@ fn number(n: &Number) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
-/// A label selector as a pointer to one prints itself.
+/// A label selector as Go's generated `String` method formats it.
 pub fn label_selector(selector: &Value) -> String {
     let mut out = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {

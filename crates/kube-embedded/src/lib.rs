@@ -1,10 +1,15 @@
 //! A Kubernetes API server in process, over one crash-safe file.
 //!
-//! Modules in reading order: the whole ([`cluster`]), what is asked ([`http`], [`discovery`], [`openapi`], [`metrics`]),
-//! what it means ([`verbs`]), how a body is read ([`decode`], [`selector`], [`quantity`]), what the kinds are
-//! ([`registry`], [`schema`], [`rules`], [`crd`], [`print`]), who may ([`access`], [`admission`], [`policy`]),
-//! how a change is computed ([`write`]), where it is kept ([`store`]), and what follows from it by itself
-//! ([`control`], [`bootstrap`], [`sim`]).
+//! Modules:
+//! - [`cluster`]: the whole server
+//! - [`http`], [`discovery`], [`openapi`], [`metrics`]: HTTP API and documents
+//! - [`verbs`]: handlers of the API verbs
+//! - [`decode`], [`selector`], [`quantity`]: request bodies and values
+//! - [`registry`], [`schema`], [`rules`], [`crd`], [`print`]: the served kinds
+//! - [`access`], [`admission`], [`policy`]: authorization and admission
+//! - [`write`]: patches and server-side apply
+//! - [`store`]: storage and watch cache
+//! - [`control`], [`bootstrap`], [`sim`]: controllers, bootstrap objects, simulated nodes
 //!
 //! ```no_run
 //! # async fn example() {
@@ -16,23 +21,23 @@
 //! # }
 //! ```
 //!
-//! # What is not offered, and what is answered instead
+//! # Unsupported features and their responses
 //!
-//! | asked for | answer |
+//! | feature | response |
 //! |---|---|
 //! | `exec`, `attach`, `portforward`, `proxy` | 501 `NotImplemented`: no process runs in a simulated pod |
 //! | alpha and beta versions, and those that Kubernetes has removed | 404 |
 //! | admission webhooks, `MutatingAdmissionPolicy` | stored where the kind is stable, with a `Warning`; never called |
 //! | conversion webhooks | accepted with a `Warning`; only `apiVersion` is rewritten |
 //! | aggregated API servers (`APIService` with a service) | stored; their groups are 404 |
-//! | answers in protobuf or CBOR | JSON, which every client of ours accepts too; CBOR bodies are 415 |
+//! | responses in protobuf or CBOR | JSON, which every client of ours accepts too; CBOR bodies are 415 |
 //! | objects nested deeper than 100 levels | 400 |
 //! | constrained impersonation (`impersonate-on:...`) | 403 in Kubernetes' words |
-//! | `authorizer` in CEL expressions | the expression fails, and with it what it guards |
-//! | API priority and fairness | objects are stored; levels and shares are fixed (`governor`), what exceeds them is 429 |
+//! | `authorizer` in CEL expressions | the expression fails, and `failurePolicy` applies |
+//! | API priority and fairness | objects are stored; levels and shares are fixed (`governor`), excess requests get 429 |
 //! | the `metrics.k8s.io` group | 404, as on a cluster without a metrics server |
-//! | containers, networks, disks | nodes and kubelets are simulated, and say so; no process runs |
-//! | one file opened by two servers | the second is refused by name |
+//! | containers, networks, disks | nodes and kubelets are simulated, and report so; no process runs |
+//! | one file opened by two servers | the second fails with an error that names the folder |
 
 pub mod clock;
 pub mod error;

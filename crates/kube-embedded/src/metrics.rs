@@ -1,4 +1,4 @@
-//! What the API counts, under the names that operators of Kubernetes know.
+//! Metrics of the API, under the names that kube-apiserver uses.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::http::target::{self, ResourcePath};
 use crate::registry::Registry;
 use crate::store::{StorageCollector, Store};
 
-/// What a request was about. Only what is served has a name here: paths that clients invent must not grow the
+/// The labels of a request. Only served resources have labels: paths that clients invent must not increase the
 /// number of series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct Subject {
@@ -47,13 +47,13 @@ struct Outcome {
     code: u16,
 }
 
-/// A background task, by its name in the health report.
+/// The label of a background task: its name in the health report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Task {
     task: String,
 }
 
-/// A counter for each task, and for all together.
+/// A counter per task, and their total.
 #[derive(Clone, Default)]
 struct PerTask {
     tasks: Family<Task, Counter>,
@@ -67,7 +67,7 @@ impl PerTask {
     }
 }
 
-/// The counters of one cluster; clones count together.
+/// The metrics of one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Metrics {
     panics: PerTask,
@@ -76,7 +76,7 @@ pub struct Metrics {
     duration: Family<Subject, Histogram>,
     watches: Gauge,
     governor: Governor,
-    /// `None` where there is no cluster.
+    /// `None` without a cluster.
     pool: Option<WorkPool>,
     storage: Option<StorageCollector>,
 }
@@ -107,12 +107,12 @@ impl Metrics {
         }
     }
 
-    /// Adds the counters to what somebody shows.
+    /// Registers the metrics with an exposition.
     pub fn register(&self, shown: &mut Exposition) {
         self.register_with_pools(shown, Vec::new());
     }
 
-    /// The same with further pools: one exposition describes the families of all pools once.
+    /// The same with further pools: one exposition describes the metric families of all pools once.
     pub fn register_with_pools(&self, shown: &mut Exposition, mut pools: Vec<(&'static str, WorkPool)>) {
         shown.register("apiserver_request", "Kubernetes requests answered", self.requests.clone());
         let help = "Time from a Kubernetes request to the head of its answer";
@@ -130,12 +130,12 @@ impl Metrics {
         shown.register("kube_embedded_task_restarts", help, self.task_restarts.tasks.clone());
     }
 
-    /// Counts a panic that was caught in `task`: a controller, or `request`.
+    /// Counts a caught panic in `task`: a controller, or `request`.
     pub fn panicked(&self, task: &str) {
         self.panics.add(task);
     }
 
-    /// How many panics were caught.
+    /// The number of caught panics.
     pub fn panics(&self) -> u64 {
         self.panics.total.get()
     }
@@ -145,7 +145,7 @@ impl Metrics {
         self.task_restarts.add(task);
     }
 
-    /// How many times a background task was restarted.
+    /// The number of restarts of background tasks.
     pub fn restarts(&self) -> u64 {
         self.task_restarts.total.get()
     }
@@ -155,14 +155,14 @@ impl Metrics {
         self.requests.get_or_create(&Outcome { subject, code }).inc();
     }
 
-    /// Counts a watch for as long as the guard lives.
+    /// Counts a watch while the guard lives.
     pub fn watching(&self) -> Watching {
         self.watches.inc();
         Watching(self.watches.clone())
     }
 }
 
-/// An open watch.
+/// Guard of an open watch.
 pub struct Watching(Gauge);
 
 impl Drop for Watching {

@@ -1,7 +1,7 @@
-//! What is served right now: the built-in kinds, and those that the stored CRDs define.
+//! The registry of served resources: built-in kinds, and those of the stored CRDs.
 //!
-//! A registry never changes; when a CRD does, the cluster puts a new one in its place. Always true: no two
-//! rows have the same group, version and plural name.
+//! A registry is immutable; when a CRD changes, the cluster replaces it. Invariant: no two
+//! resources have the same group, version and plural name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ type Place = (Box<str>, Box<str>, Box<str>);
 pub struct Registry {
     resources: Vec<Arc<Resource>>,
     by_plural: HashMap<Place, Arc<Resource>>,
-    /// The rows of each CRD, by its name and version: compiling them is dear, and few change at a time.
+    /// The resources of each CRD, by its name and version: compiling them is expensive, and few change at a time.
     compiled: HashMap<(Box<str>, u64), Vec<Arc<Resource>>>,
 }
 
 impl Registry {
-    /// The built-in kinds alone.
+    /// Only the built-in kinds.
     pub fn builtin() -> Self {
         Self::of(builtin::resources().into_iter().map(Arc::new).collect(), HashMap::new())
     }
 
-    /// The built-in kinds and the served versions of `crds` (those whose names have been accepted).
+    /// The built-in kinds and the served versions of `crds` (those with accepted names).
     pub fn with(&self, crds: &[Arc<Object>]) -> Self {
         let mut compiled = HashMap::new();
         for object in crds {
@@ -39,7 +39,7 @@ impl Registry {
         Self::of(self.resources.iter().filter(|row| !row.is_custom()).cloned().collect(), compiled)
     }
 
-    /// Whether this is what `crds` define.
+    /// Whether the registry is up to date with `crds`.
     pub fn knows(&self, crds: &[Arc<Object>]) -> bool {
         let known = |object: &Arc<Object>| self.compiled.contains_key(&(object.name.clone(), object.version));
         crds.len() == self.compiled.len() && crds.iter().all(known)
@@ -59,7 +59,7 @@ impl Registry {
         &self.resources
     }
 
-    /// Whether anything is served in this group version.
+    /// Whether the group version has a resource.
     pub fn serves(&self, group: &str, version: &str) -> bool {
         self.resources.iter().any(|resource| &*resource.group == group && &*resource.version == version)
     }
@@ -75,7 +75,7 @@ impl Registry {
         self.resources.iter().find(same)
     }
 
-    /// A row that shows the objects of `storage`, in the version they are stored in.
+    /// The resource of a storage, in the storage version.
     pub fn of_storage(&self, storage: &str) -> Option<&Arc<Resource>> {
         let mut rows = self.resources.iter().filter(|r| r.storage.as_ref() == storage);
         let first = rows.clone().next();

@@ -1,7 +1,7 @@
-//! What admission fills in, or refuses, from the state of the cluster: default classes, priorities,
-//! tolerations, finalizers that protect, the taint of a new node.
+//! Admission plugins that set or check fields from the cluster's state: default classes, priorities,
+//! default tolerations, protection finalizers, the taint of a new node.
 //!
-//! Every function is for one kind and is called with that kind's objects only, after defaulting and before
+//! Each function handles one kind and is called with objects of that kind only, after defaulting and before
 //! validation ([`resize`] after it).
 
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::store::Store;
 
 const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Of the objects that are annotated as default, the newest; of those as old, the first by name.
+/// The newest object annotated as default; of equally old ones the first by name.
 fn default_class(store: &Store, storage: &str, annotations: &[&str]) -> Option<String> {
     let all = store.list(storage, None).objects;
     let marked = all.iter().map(|object| object.value()).filter(|class| {
@@ -28,7 +28,7 @@ fn default_class(store: &Store, storage: &str, annotations: &[&str]) -> Option<S
     marked.map(|class| order(&class)).min().map(|(_, name)| name)
 }
 
-/// The class of claims that ask for none.
+/// The name of the default StorageClass.
 pub fn default_storage_class(store: &Store) -> Option<String> {
     default_class(
         store,
@@ -37,7 +37,7 @@ pub fn default_storage_class(store: &Store) -> Option<String> {
     )
 }
 
-/// A claim without a class gets the default class.
+/// Sets the default class of a claim without class.
 pub fn storage_class(store: &Store, claim: &mut Value) {
     let annotated = claim["metadata"]["annotations"].get(CLAIM_CLASS).is_some();
     if annotated || !claim["spec"]["storageClassName"].is_null() {
@@ -48,7 +48,7 @@ pub fn storage_class(store: &Store, claim: &mut Value) {
     }
 }
 
-/// An Ingress without a class gets the default class (on creation).
+/// Sets the default class of a new Ingress without class.
 pub fn ingress_class(store: &Store, ingress: &mut Value) {
     let annotated = ingress["metadata"]["annotations"].get("kubernetes.io/ingress.class").is_some();
     if annotated || !ingress["spec"]["ingressClassName"].is_null() {
@@ -60,7 +60,7 @@ pub fn ingress_class(store: &Store, ingress: &mut Value) {
     }
 }
 
-/// A new volume, claim or attributes class cannot vanish while it is in use.
+/// Adds the protection finalizer to a new volume, claim or attributes class.
 pub fn protect_storage(kind: &str, object: &mut Value) {
     let finalizer = match kind {
         "PersistentVolume" => "kubernetes.io/pv-protection",
@@ -71,7 +71,7 @@ pub fn protect_storage(kind: &str, object: &mut Value) {
     protect(object, finalizer);
 }
 
-/// A new node takes no pods before it is ready.
+/// Adds the not-ready taint to a new node.
 pub fn node_taint(node: &mut Value) {
     const KEY: &str = "node.kubernetes.io/not-ready";
     let taints = items(&node["spec"]["taints"]);
@@ -84,7 +84,7 @@ pub fn node_taint(node: &mut Value) {
     }
 }
 
-/// Pods stay for five minutes on a node that has been lost, unless they say otherwise.
+/// Adds the default tolerations: pods stay for five minutes on a lost node.
 pub fn tolerations(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = items(&pod["spec"]["tolerations"]).iter().any(|toleration| {
@@ -104,11 +104,11 @@ pub fn tolerations(pod: &mut Value) {
     }
 }
 
-/// The classes that every cluster has.
+/// The priority classes of every cluster.
 const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// Refuses to let one of them go.
+/// Rejects the deletion of a system priority class.
 pub fn keep_system_class(name: &str) -> Result<()> {
     if SYSTEM_CLASSES.iter().any(|(class, _)| *class == name) {
         let why = "this is a system priority class and cannot be deleted";
@@ -117,7 +117,7 @@ pub fn keep_system_class(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The priority of a new pod, from its class or the default one.
+/// Sets the priority of a new pod, from its class or the default one.
 pub fn priority(store: &Store, name: &str, pod: &mut Value) -> Result<()> {
     const STORAGE: &str = "priorityclasses.scheduling.k8s.io";
     let refuse = |why: String| ApiError::forbidden("", "pods", name, why);
@@ -159,7 +159,7 @@ pub fn priority(store: &Store, name: &str, pod: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// A changed pod keeps the priority that it was given.
+/// An updated pod keeps its priority.
 pub fn keep_priority(pod: &mut Value, old: &Value) {
     let spec = members(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
@@ -169,14 +169,14 @@ pub fn keep_priority(pod: &mut Value, old: &Value) {
     }
 }
 
-/// Of several default classes the lowest counts.
+/// The default `PriorityClass` with the lowest value.
 fn default_priority_class(store: &Store) -> Option<Value> {
     let all = store.list("priorityclasses.scheduling.k8s.io", None).objects;
     let defaults = all.iter().map(|class| class.value()).filter(|class| truth(&class["globalDefault"]));
     defaults.min_by_key(|class| int(&class["value"]))
 }
 
-/// There is at most one default `PriorityClass`; `old` is set on updates.
+/// Rejects a second default `PriorityClass`; `old` is set on updates.
 pub fn one_default_priority(store: &Store, class: &Value, old: Option<&Value>) -> Result<()> {
     if !truth(&class["globalDefault"]) {
         return Ok(());
@@ -191,7 +191,7 @@ pub fn one_default_priority(store: &Store, class: &Value, old: Option<&Value>) -
     Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why))
 }
 
-/// A claim may grow when it is bound and its class says so.
+/// A claim may be resized if it is bound and its class allows expansion.
 pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
     let asked =
         |claim: &Value| Quantity::of(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_default();
@@ -222,7 +222,7 @@ pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
     )
 }
 
-/// A pod that names no account runs as its namespace's default one; one that only mirrors what a node runs has none.
+/// Sets the ServiceAccount `default` of a pod without account, except for mirror pods.
 pub fn service_account(pod: &mut Value) {
     if pod["metadata"]["annotations"].get(MIRROR).is_some() {
         return;

@@ -1,6 +1,6 @@
-//! `LimitRanges`: amounts that containers get if they name none, and bounds for what they name.
+//! The `LimitRanger` plugin: default requests and limits of containers, and bounds.
 //!
-//! Asked for pods when they are created or resized, and for claims when they are written. Defaults come
+//! Applies to creates and resizes of pods, and to writes of claims. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).
 
 use domain::resources::amounts::{self, Amounts, Side};
@@ -15,7 +15,7 @@ use crate::store::Store;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Whether limit ranges have a say in this write.
+/// Whether limit ranges apply to this write.
 fn concerned(request: &Request<'_>) -> bool {
     let core = request.resource.group.is_empty() && !request.namespace.is_empty();
     let leaving = request.old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null());
@@ -32,7 +32,7 @@ fn ranges(store: &Store, namespace: &str) -> Vec<Value> {
     store.list("limitranges", Some(namespace)).objects.iter().map(|object| object.value()).collect()
 }
 
-/// Gives the containers of a new pod what they do not ask for themselves.
+/// Sets default requests and limits of a new pod's containers.
 pub fn mutate(store: &Store, request: &Request<'_>, object: &mut Value) {
     if !concerned(request) || request.resource.name.as_ref() != "pods" {
         return;
@@ -73,7 +73,7 @@ fn apply_defaults(range: &Value, pod: &mut Value) {
     metadata["annotations"][ANNOTATION] = format!("LimitRanger plugin set: {}", done.join("; ")).into();
 }
 
-/// Adds the amounts that the container lacks; answers their names, sorted.
+/// Adds the amounts that the container lacks; returns their names, sorted.
 fn fill(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<String> {
     let Some(container) = container.as_object_mut() else { return Vec::new() };
     let lacks = |name: &&String| container.get("resources").is_none_or(|r| r[side][name.as_str()].is_null());
@@ -95,7 +95,7 @@ fn fill(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<
     added
 }
 
-/// Refuses what lies outside the bounds of one of the namespace's limit ranges.
+/// Rejects requests and limits outside the bounds of a limit range in the namespace.
 pub fn validate(store: &Store, request: &Request<'_>, object: &Value) -> Result<()> {
     if !concerned(request) {
         return Ok(());
@@ -146,7 +146,7 @@ fn claim_complaints(range: &Value, claim: &Value) -> Vec<String> {
             complaints.extend(bounds.minimum(&name, &least));
         }
         for (name, most) in amounts::read(&limit["max"]) {
-            // A claim's limits are not what it gets: its request is held against the maximum.
+            // A claim has no limits: its request is compared with the maximum.
             let prefix = format!("maximum {name} usage per {what} is {most}");
             match bounds.requests.get(&name) {
                 None => complaints.push(format!("{prefix}.  No request is specified")),
@@ -160,7 +160,7 @@ fn claim_complaints(range: &Value, claim: &Value) -> Vec<String> {
     complaints
 }
 
-/// One entry of a limit range, and what is held against it.
+/// One item of a limit range, with the amounts to compare.
 struct Bounds<'a> {
     limit: &'a Value,
     what: &'static str,

@@ -1,13 +1,13 @@
-//! The life of namespaces, as it bears on what is in them.
+//! The `NamespaceLifecycle` plugin.
 
 use super::{Operation, Request};
 use crate::error::{ApiError, Result};
 use crate::store::Store;
 
-/// Namespaces without which a cluster is none.
+/// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Nothing is created in a namespace that is absent or going; some namespaces stay.
+/// Rejects creates in absent or terminating namespaces, and deletions of protected namespaces.
 pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
     let resource = request.resource;
     let is_namespace = resource.group.is_empty() && resource.name.as_ref() == "namespaces";

@@ -1,8 +1,8 @@
-//! What a node may write: itself, its Lease, and the pods on it.
+//! The `NodeRestriction` plugin: a node may write only itself, its Lease, and the pods bound to it.
 //!
-//! Whether it may write such things at all has been decided before the object was known (`crate::access::node`). A node that could
-//! write more would choose what runs on it: labels that others select by, taints that keep pods away, the pods
-//! themselves. The words are those of Kubernetes' `NodeRestriction`.
+//! `crate::access::node` has already decided, without the object, whether a node may use the resource at all. A node that could
+//! write more would choose what runs on it: labels that selectors match, taints that repel pods, the pods
+//! themselves. The messages are those of Kubernetes.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use crate::go::quote;
 use crate::sim::SIMULATED;
 use crate::store::Store;
 
-/// Labels beginning with a name of Kubernetes that a node may give itself all the same.
+/// Labels with a Kubernetes prefix that a node may set on itself.
 const OWN_LABELS: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -37,7 +37,7 @@ const OWN_LABELS: [&str; 11] = [
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
-/// Refuses what a node must not write. `object` is absent for a deletion. Others are not concerned.
+/// Rejects forbidden writes of a node. `object` is absent for a deletion. Other users are not checked.
 pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Result<()> {
     let Some(node) = node_of(request.user) else { return Ok(()) };
     let nothing = Value::Null;
@@ -78,7 +78,7 @@ pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Re
     why.or_else(refused)
 }
 
-/// A node that registers itself has a kubelet, unless it says that it is to be simulated.
+/// Labels a self-registered node as not simulated, unless it has the label.
 pub fn mark_real(user: &User, node: &mut Value) {
     if node_of(user).is_none() {
         return;
@@ -90,7 +90,7 @@ pub fn mark_real(user: &User, node: &mut Value) {
     labels.expect("it was made an object").entry(SIMULATED).or_insert_with(|| "false".into());
 }
 
-/// Why not.
+/// `Err` is the message.
 type Checked = std::result::Result<(), String>;
 
 fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
@@ -132,7 +132,7 @@ fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
     Ok(())
 }
 
-/// The labels that differ and are not a node's to set, in order.
+/// The changed labels that a node must not set, sorted.
 fn forbidden(new: &Value, old: &Value) -> String {
     let nothing = Map::new();
     let (new, old) = (new.as_object().unwrap_or(&nothing), old.as_object().unwrap_or(&nothing));
@@ -156,7 +156,7 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
     let is_here = |pod: Option<&Value>| pod.is_some_and(|pod| text(&pod["spec"], "nodeName") == node);
     match (request.subresource, request.operation) {
         ("", Operation::Create) => mirror_pod(store, node, object),
-        // An eviction marks the pod, then deletes it.
+        // An eviction first updates the pod, then deletes it.
         ("", Operation::Delete) | ("eviction", _) if is_here(request.old) => Ok(()),
         ("", Operation::Delete) => {
             Err(format!("node {name} can only delete pods with spec.nodeName set to itself"))
@@ -183,7 +183,7 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
     }
 }
 
-/// A pod that the node runs of its own accord: bound to it, owned by it, and in need of nothing else.
+/// Checks a mirror pod: bound to the node, owned by it, and without references to other objects.
 fn mirror_pod(store: &Store, node: &str, pod: &Value) -> Checked {
     let name = quote(node);
     if pod["metadata"]["annotations"][MIRROR].is_null() {
@@ -250,7 +250,7 @@ fn claim(request: &Request<'_>, node: &str, object: &Value) -> Checked {
     ))
 }
 
-/// Refuses an eviction by a node on which the pod is not.
+/// Rejects an eviction by a node to which the pod is not bound.
 pub fn check_eviction(user: &User, pod: &Value) -> Result<()> {
     let Some(node) = node_of(user) else { return Ok(()) };
     if text(&pod["spec"], "nodeName") == node {
@@ -260,7 +260,7 @@ pub fn check_eviction(user: &User, pod: &Value) -> Result<()> {
     Err(ApiError::forbidden("", "pods", text(&pod["metadata"], "name"), why))
 }
 
-/// Refuses a node a token that is not for one of its pods.
+/// Rejects a token request of a node that is not for a pod bound to it.
 pub fn check_token(
     store: &Store,
     authorizer: &Authorizer,
@@ -291,7 +291,8 @@ pub fn check_token(
     }
     let audiences = texts(&request["spec"], "audiences");
     let audience = match audiences.as_slice() {
-        // The server's own: what every pod gets unless it declines, by a volume that is not written into pods here.
+        // No audience means the server's own: that of the token volume which every pod gets unless it opts out. That volume is
+        // not written into pods here.
         [] => return Ok(()),
         [only] => only,
         _ => return refused("node may only request 0 or 1 audiences".to_owned()),

@@ -1,10 +1,10 @@
-//! Pod security standards, as a namespace's labels ask for them.
+//! The `PodSecurity` plugin: pod security standards, selected by a namespace's labels.
 //!
-//! `pod-security.kubernetes.io/enforce` refuses pods, `warn` only speaks, also about templates of
-//! controllers; `audit` is checked for its form (there is no audit log to write to). A namespace whose
-//! new labels its pods would not meet is warned about.
+//! `pod-security.kubernetes.io/enforce` rejects pods; `warn` adds warnings, also for templates of
+//! controllers; `audit` is only validated (there is no audit log). New labels of a namespace cause warnings
+//! if existing pods violate them.
 //!
-//! Elsewhere: what each standard forbids (`checks`).
+//! See also: `checks` has the rules of each standard.
 
 mod checks;
 
@@ -22,9 +22,9 @@ use crate::store::Store;
 use checks::Complaint;
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
-/// The newest version whose checks differ from the one before.
+/// The newest version whose checks differ from the previous one.
 const NEWEST: u32 = 35;
-/// So many pods of a namespace are looked at when its labels change.
+/// Maximum number of pods of a namespace that are checked when its labels change.
 const MOST_PODS: usize = 3000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +34,7 @@ enum Level {
     Restricted,
 }
 
-/// A standard and the version of it; `None` is the latest.
+/// A level and its version; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standard {
     level: Level,
@@ -65,7 +65,7 @@ impl Standard {
         }
     }
 
-    /// `violates PodSecurity "baseline:latest": ...` without the first word.
+    /// The message `violates PodSecurity "baseline:latest": ...` without its first word.
     fn violation(self, pod: &Value) -> Option<String> {
         let complaints = self.complaints(pod);
         let details: Vec<String> = complaints.iter().map(Complaint::in_full).collect();
@@ -78,7 +78,7 @@ struct Policy {
     warn: Standard,
 }
 
-/// What a namespace's labels ask for, and what is wrong with them.
+/// The policy in a namespace's labels, and the errors of invalid labels.
 fn policy(namespace: &Value) -> (Policy, FieldErrors) {
     let labels = &namespace["metadata"]["labels"];
     let mut errors = FieldErrors::new();
@@ -114,7 +114,7 @@ fn policy(namespace: &Value) -> (Policy, FieldErrors) {
         }
         (standard, set, version.is_some())
     };
-    // Labels that cannot be read forbid the most and say the least.
+    // Invalid labels enforce the strictest level and warn for none.
     let (enforce, enforced, _) = read("enforce", Level::Restricted);
     read("audit", Level::Privileged);
     let (mut warn, _, version_set) = read("warn", Level::Privileged);
@@ -128,14 +128,14 @@ fn policy(namespace: &Value) -> (Policy, FieldErrors) {
     (Policy { enforce, warn }, errors)
 }
 
-/// `v1.30` -> 30
+/// Parses `v1.30` as 30.
 fn minor_of(version: &str) -> Option<u32> {
     let digits = version.strip_prefix("v1.")?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     (plain && (digits == "0" || !digits.starts_with('0'))).then(|| digits.parse().ok()).flatten()
 }
 
-/// Refuses a pod or a namespace's labels, or gives the warnings that go with the answer.
+/// Rejects a pod or a namespace's labels, or returns the warnings for the response.
 pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<Vec<String>> {
     if request.operation == Operation::Delete {
         return Ok(Vec::new());
@@ -156,7 +156,7 @@ fn namespace_policy(store: &Store, namespace: &str) -> Option<Policy> {
     store.get("namespaces", "", namespace).map(|found| policy(&found.value()).0)
 }
 
-/// The pod that a controller would make.
+/// The pod template of a controller.
 fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
     let template = match (group, resource) {
         ("", "podtemplates") => &object["template"],
@@ -180,7 +180,7 @@ fn check_pod(store: &Store, request: &Request<'_>, pod: &Value) -> Result<Vec<St
     Ok(policy.warn.violation(pod).map(|violation| format!("would violate {violation}")).into_iter().collect())
 }
 
-/// Of a pod only images can change in a way that matters, and debugging containers can join it.
+/// Only images and ephemeral containers of a pod can change in a relevant way.
 fn significant(new: &Value, old: &Value) -> bool {
     let images = |pod: &Value, list: &str| -> Vec<(String, String)> {
         let containers = items(&pod["spec"], list).iter();
@@ -212,7 +212,7 @@ fn check_namespace(store: &Store, request: &Request<'_>, namespace: &Value) -> R
     Ok(pods_violating(store, name, new.enforce))
 }
 
-/// Warnings about the pods that are already there, those with the same faults together.
+/// Warnings about existing pods, grouped by violation.
 fn pods_violating(store: &Store, namespace: &str, standard: Standard) -> Vec<String> {
     let pods = store.list("pods", Some(namespace)).objects;
     let mut faulty: BTreeMap<String, (String, usize)> = BTreeMap::new();
@@ -222,7 +222,7 @@ fn pods_violating(store: &Store, namespace: &str, standard: Standard) -> Vec<Str
             continue;
         }
         let reasons: Vec<&str> = complaints.iter().map(|complaint| complaint.reason.as_str()).collect();
-        // Pods come in the order of their names: the first is the one to be named.
+        // Pods are sorted by name: the message names the first one.
         faulty.entry(reasons.join(", ")).or_insert_with(|| (pod.name.to_string(), 0)).1 += 1;
     }
     let mut warnings = Vec::new();

@@ -1,13 +1,13 @@
-//! `ResourceQuotas`: how much of what a namespace may hold.
+//! The ResourceQuota plugin: limits what a namespace may hold.
 //!
-//! Every write that adds or removes usage asks [`charge`], which refuses it or gives the changes to the
-//! quotas' `status.used`. They join the write's own transaction, so that two writes at once cannot both
-//! take the last of something. Writes at once are added up where the store orders them ([`Rebase`]); only a write for
-//! which nothing is left asks again, and is refused.
+//! Every write that changes the usage calls [`charge`], which rejects it or returns the changes of the
+//! quotas' `status.used`. They are part of the write's transaction, so two concurrent writes cannot both
+//! take the last of a resource. Concurrent charges are added up by the store ([`Rebase`]); only a write that
+//! exceeds the quota then is repeated, and rejected.
 //!
-//! Always true: after a commit, `used` is what the objects of the namespace use, as far as they were
-//! counted at their own writes; what changes by time alone (pods past their grace) is found by [`status`],
-//! which the quota controller asks.
+//! Invariant: after a commit, `used` is the usage of the namespace's objects as
+//! counted at their own writes. Usage that changes by time alone (pods past their grace period) is found by [`status`],
+//! which the quota controller calls.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -28,12 +28,12 @@ use crate::store::{Change, Expect, Key, Object, Op, Rebase, Store};
 const STORAGE: &str = "resourcequotas";
 const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// Computing resources that each container must name where a quota counts them.
+/// Compute resources that each container must specify if a quota counts them.
 const DEMANDED: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
-/// The changes of quotas that must be committed together with this write, or its refusal. `new` is the object as
-/// it will stand; `None` if the write removes it.
+/// Returns the quota changes to commit together with this write, or its rejection. `new` is the object as
+/// it will be stored; `None` if the write removes it.
 pub fn charge(
     store: &Store,
     request: &Request<'_>,
@@ -50,7 +50,7 @@ pub fn charge(
         && refusable(request, new)
         && storage == "pods"
     {
-        // What no quota can count is refused before any of them says how much is left.
+        // Pods without a required resource are rejected before any quota reports its usage.
         for quota in quotas.iter().map(|found| found.value()).filter(|quota| in_scopes(quota, storage, new)) {
             if let Some(lacking) = undeclared(&amounts::read(&quota["spec"]["hard"]), new) {
                 let name = text(&quota["metadata"], "name");
@@ -69,7 +69,7 @@ pub fn charge(
         if charge.is_empty() {
             continue;
         }
-        // A quota that nobody has counted for yet is counted now, as things stood before this write.
+        // A quota without usage is counted now, in the state before this write.
         let counted = if is_counted(&quota) { quota["status"].clone() } else { status(store, &quota, now) };
         let status = charge.apply(&counted).map_err(|excess| {
             let name = text(&quota["metadata"], "name");
@@ -88,11 +88,11 @@ pub fn charge(
     Ok(changes)
 }
 
-/// What a write adds to a quota and takes from it.
+/// The usage of an object before and after a write.
 struct Charge {
     before: Amounts,
     after: Amounts,
-    /// The write is refused if it goes beyond the quota.
+    /// The write is rejected if it exceeds the quota.
     refusable: bool,
 }
 
@@ -112,7 +112,7 @@ impl Charge {
         self.before.is_empty() && self.after.is_empty()
     }
 
-    /// `counted`, the status of a quota, after the write; or by how much the write goes beyond the quota.
+    /// Returns `counted`, a quota's status, after the write; `Err` is the excess.
     fn apply(&self, counted: &Value) -> Result<Value, String> {
         let (hard, used) = (amounts::read(&counted["hard"]), amounts::read(&counted["used"]));
         if self.refusable
@@ -138,7 +138,7 @@ impl Charge {
         Ok(json!({ "hard": counted["hard"], "used": amounts::write(&updated) }))
     }
 
-    /// Charges a quota that other writes have charged meanwhile.
+    /// Charges a quota that other writes have charged concurrently.
     fn rebase(self, spec: Value) -> Rebase {
         Rebase::new(move |newest| {
             if newest["spec"] != spec || !is_counted(newest) {
@@ -152,7 +152,7 @@ impl Charge {
     }
 }
 
-/// Whether the status speaks about the spec as it now is.
+/// Whether the status belongs to the current spec.
 fn is_counted(quota: &Value) -> bool {
     let (hard, status) = (&quota["spec"]["hard"], &quota["status"]);
     status["hard"].is_object()
@@ -160,7 +160,7 @@ fn is_counted(quota: &Value) -> bool {
         && amounts::read(hard) == amounts::read(&status["hard"])
 }
 
-/// Which writes can be refused; others only move the count.
+/// Whether a write can be rejected; others only change the usage.
 fn refusable(request: &Request<'_>, new: &Value) -> bool {
     let limited_in_time = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|s| s >= 0);
     match (request.resource.storage.as_ref(), request.subresource, request.operation) {
@@ -198,7 +198,7 @@ fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// `requested: a=1, used: a=1, limited: a=1` for what would go beyond the quota.
+/// `requested: a=1, used: a=1, limited: a=1` for the exceeded resources.
 fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> Option<String> {
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (name, limit) in hard {
@@ -216,7 +216,7 @@ fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> 
     (!limited.is_empty()).then(|| format!("requested: {requested}, used: {used}, limited: {limited}"))
 }
 
-/// What one object takes.
+/// The usage of one object.
 fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
     let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
     match storage {
@@ -235,7 +235,7 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
     usage
 }
 
-/// Finished pods take nothing but their place in the list, nor do pods that should be gone by now.
+/// Finished pods and pods past their grace period only count as objects.
 fn pod_counts(pod: &Value, now: Timestamp) -> bool {
     if matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded") {
         return false;
@@ -251,7 +251,7 @@ fn pod_counts(pod: &Value, now: Timestamp) -> bool {
     }
 }
 
-/// Whether an object lies in all scopes of a quota. Only pods and claims have scopes.
+/// Whether an object matches all scopes of a quota. Only pods and claims have scopes.
 fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
     let spec = &quota["spec"];
     let plain = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
@@ -291,7 +291,7 @@ fn pod_in_scope(pod: &Value, scope: &str, operator: &str, values: &[String]) -> 
     }
 }
 
-/// A term about a name that may be missing (empty).
+/// Evaluates a scope selector term for a name, which is empty if unset.
 fn chosen(operator: &str, values: &[String], name: &str) -> bool {
     let among = values.iter().any(|value| value == name);
     match operator {
@@ -303,7 +303,7 @@ fn chosen(operator: &str, values: &[String], name: &str) -> bool {
     }
 }
 
-/// No container asks for processor time or memory.
+/// Whether no container requests cpu or memory.
 fn is_best_effort(pod: &Value) -> bool {
     let spec = &pod["spec"];
     let asks = |resources: &Value| {
@@ -347,7 +347,7 @@ pub fn status(store: &Store, quota: &Value, now: Timestamp) -> Value {
     json!({ "hard": hard, "used": amounts::write(&used) })
 }
 
-/// Objects that are only counted need not be parsed.
+/// Objects that are only counted are not parsed.
 fn looked_at(storage: &str, object: &Object) -> Value {
     match storage {
         "pods" | "services" | "persistentvolumeclaims" => object.value(),
@@ -355,7 +355,7 @@ fn looked_at(storage: &str, object: &Object) -> Value {
     }
 }
 
-/// Which objects a name in a quota counts.
+/// The storage whose objects a resource name of a quota counts.
 fn storage_counting(name: &str) -> &str {
     match name {
         "services" | "services.nodeports" | "services.loadbalancers" => "services",

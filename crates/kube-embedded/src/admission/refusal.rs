@@ -1,4 +1,4 @@
-//! How admission says no: 403, with the name that the object has, or will be derived from.
+//! Admission errors: 403, with the object's name or `generateName`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::Request;
 use crate::access::text;
 use crate::error::ApiError;
 
-/// `pods "a" is forbidden: <why>`; without a name `generateName` stands in, then `Unknown`.
+/// `pods "a" is forbidden: <why>`; without a name `generateName` is used, then `Unknown`.
 pub(crate) fn refused(request: &Request<'_>, object: &Value, why: impl fmt::Display) -> ApiError {
     let metadata = &object["metadata"];
     let candidates = [request.name, text(metadata, "name"), text(metadata, "generateName"), "Unknown"];
@@ -17,7 +17,7 @@ pub(crate) fn refused(request: &Request<'_>, object: &Value, why: impl fmt::Disp
     ApiError::forbidden(&request.resource.group, &request.resource.name, name, why)
 }
 
-/// Several complaints as one text: a single one as it is, more in brackets, each once.
+/// Joins messages without duplicates: a single one unchanged, several in brackets.
 pub(crate) fn together(complaints: &[String]) -> Option<String> {
     let mut seen = HashSet::new();
     let unique: Vec<&str> = complaints.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect();

@@ -1,12 +1,12 @@
-//! Cluster addresses and node ports of Services.
+//! Allocation of cluster IPs and node ports of Services.
 //!
-//! What is taken is read from the Services themselves, so there is no ledger to fall out of step: a crash
-//! costs nothing, and a deleted Service frees what it had by being gone. Only what has been handed out to
-//! writes that are still under way is remembered, by a [`Reservation`] that forgets when it is dropped.
+//! Allocated values are read from the Services themselves, so there is no separate allocation state: a crash
+//! loses nothing, and a deleted Service releases its values. Only values for
+//! writes in progress are remembered, by a [`Reservation`] that releases them when it is dropped.
 //!
-//! Always true: no two Services hold one address or one node port, if writers keep their reservation until
+//! Invariant: no two Services have the same address or node port, if writers hold their reservation until
 //! the write is visible or has failed.
-//! Elsewhere: what a Service must look like (`crate::rules::core::service`).
+//! See also: `crate::rules::core::service` validates Services.
 
 mod families;
 mod pool;
@@ -27,7 +27,7 @@ use crate::rules::network::ip;
 use crate::rules::read::{empty, filled, int, items, list_mut, members, text, texts, truth};
 use crate::store::{Object, Store};
 
-/// Hands out addresses and ports; one for the whole server.
+/// The allocator of addresses and ports; one for the whole server.
 #[derive(Default)]
 pub struct Allocator {
     inner: Mutex<Inner>,
@@ -35,19 +35,19 @@ pub struct Allocator {
 
 #[derive(Default)]
 struct Inner {
-    /// Handed out to writes under way, possibly more than once (an update that is tried again).
+    /// Values for writes in progress, possibly more than once (a retried update).
     underway: Vec<Lease>,
-    /// What each Service held when it was last looked at, so that only changed ones are parsed.
+    /// The values of each Service when it was last read, so that only changed ones are parsed.
     seen: HashMap<ServiceName, Seen>,
 }
 
 /// Namespace and name.
 type ServiceName = (Box<str>, Box<str>);
 
-/// A version of a Service, and what it holds.
+/// A version of a Service, and its values.
 type Seen = (u64, Vec<Lease>);
 
-/// Keeps what a write was given from everybody else, until the write is over.
+/// Reserves the values of a write until the write is over.
 #[must_use = "what is not held is free for others"]
 pub struct Reservation {
     allocator: Arc<Allocator>,
@@ -66,7 +66,7 @@ impl Drop for Reservation {
 }
 
 impl Inner {
-    /// Everything that is taken now.
+    /// Returns all allocated and reserved values.
     fn taken(&mut self, store: &Store) -> Taken {
         let services = store.list("services", None).objects;
         let mut seen = HashMap::with_capacity(services.len());
@@ -94,7 +94,7 @@ impl Allocator {
         Arc::default()
     }
 
-    /// Completes a Service that is about to be created; runs before its validation.
+    /// Allocates for a Service to create; runs before its validation.
     pub fn create(
         self: &Arc<Self>,
         store: &Store,
@@ -115,7 +115,7 @@ impl Allocator {
         })
     }
 
-    /// Completes a changed Service; runs before its update rules and its validation.
+    /// Allocates for an updated Service; runs before its update rules and its validation.
     pub fn update(
         self: &Arc<Self>,
         store: &Store,
@@ -146,8 +146,8 @@ impl Allocator {
         dry_run: bool,
         fill: impl FnOnce(&mut Grant<'_>) -> Result<()>,
     ) -> Result<Reservation> {
-        // Choosing and noting are one step under one lock. The store is read under it as well: a write that
-        // became visible since has its lease noted here still, because giving it back needs the lock.
+        // Choosing and reserving are atomic under one lock. The store is read under it as well: a write that
+        // became visible since still has its reservation here, because releasing it needs the lock.
         let mut inner = self.inner.lock();
         let taken = inner.taken(store);
         let mut pool = Pool::new(taken);
@@ -159,13 +159,13 @@ impl Allocator {
     }
 }
 
-/// One request's view of what is free.
+/// The allocation of one request.
 struct Grant<'a> {
     pool: &'a mut Pool,
     dry_run: bool,
 }
 
-/// Nobody's fault, or nobody's that Kubernetes could name.
+/// An internal error, as Kubernetes reports it.
 fn failure(what: &str) -> ApiError {
     ApiError::internal(format!("Internal error occurred: {what}")).with_cause("", what, "")
 }
@@ -175,13 +175,13 @@ fn invalid(service: &Value, error: FieldError) -> ApiError {
 }
 
 impl Grant<'_> {
-    /// One address for each family, unless the Service does without.
+    /// Allocates one address per family, if the Service needs one.
     fn addresses(&mut self, service: &mut Value) -> Result<()> {
         if !needs_cluster_ip(service) || headless(service) {
             return Ok(());
         }
         let asked: Vec<String> = texts(&service["spec"]["clusterIPs"]).map(ToOwned::to_owned).collect();
-        // This cluster has one family, so there is one address.
+        // This cluster has one address family, so there is one address.
         let address = if let Some(asked) = asked.first().filter(|asked| !asked.is_empty()) {
             let wanted =
                 ip::parse(asked).ok_or_else(|| failure(&format!("failed to parse service IP {asked:?}")))?;
@@ -203,11 +203,11 @@ impl Grant<'_> {
         Ok(())
     }
 
-    /// Node ports of a new Service. Two ports with one number (TCP and UDP) share one node port.
+    /// Allocates node ports of a new Service. Two ports with one number (TCP and UDP) share one node port.
     fn new_ports(&mut self, service: &mut Value) -> Result<()> {
         let allocate = allocates_ports(service);
         let mut by_port: HashMap<i64, i64> = HashMap::new();
-        // The first node port that is asked for with each port.
+        // The first requested node port of each port.
         let mut asked_with: HashMap<i64, i64> = HashMap::new();
         for port in items(&service["spec"]["ports"]) {
             if int(&port["nodePort"]) != 0 {
@@ -237,7 +237,7 @@ impl Grant<'_> {
         Ok(())
     }
 
-    /// Node ports of a changed Service: those it had it may keep.
+    /// Allocates node ports of an updated Service, which may keep its previous ones.
     fn changed_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
         let allocate = allocates_ports(new);
         let held: HashSet<i64> = node_ports(old).into_iter().collect();
@@ -311,7 +311,7 @@ fn set_node_port(service: &mut Value, at: usize, port: i64) {
     }
 }
 
-/// A writer who leaves out what the server has filled in means to keep it.
+/// Restores allocated fields that the client omitted.
 fn keep_allocated(new: &mut Value, old: &Value) {
     if needs_cluster_ip(old) && needs_cluster_ip(new) {
         let spec = members(new, "spec");
@@ -345,7 +345,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` and `clusterIPs` say the same; a writer may give or change just the first.
+/// `clusterIP` and the first of `clusterIPs` are the same; a client may set or change only the first field.
 fn normalise(new: &mut Value, old: Option<&Value>) {
     let one = filled(&new["spec"]["clusterIP"]).map(ToOwned::to_owned);
     let same_list =

@@ -1,4 +1,4 @@
-//! Bootstrap tokens: `kube-public/cluster-info` is signed with every one that may sign, and those that have ended go.
+//! Bootstrap token controllers: sign `kube-public/cluster-info` with every token whose usage includes signing, and delete expired tokens.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ async fn remove(context: &Context, secret: &Object) -> Result<(), Failure> {
     let key = Key::new(&"secrets".into(), SYSTEM, &secret.name);
     let as_seen = Preconditions { uid: &secret.uid, version: Some(secret.version) };
     match context.actor.delete(&key, as_seen, Propagation::Background).await {
-        // Gone already, or extended meanwhile, which is looked at as a change.
+        // Already deleted, or extended: the change triggers another reconcile.
         Err(ApiError { code: 404 | 409, .. }) => Ok(()),
         other => Ok(other?),
     }

@@ -1,19 +1,19 @@
-//! Bounded concurrency: many writes at once, but not all.
+//! Bounded concurrency of API writes.
 
 use futures::StreamExt as _;
 use futures::stream;
 
-/// Writes under way at once. Each holds a document and a place in the store's queue.
+/// Maximum number of concurrent writes. Each holds a document and a place in the store's queue.
 pub(super) const AT_ONCE: usize = 64;
 
-/// Waits for all futures, at most [`AT_ONCE`] at a time; outcomes are in the order of the futures. The futures themselves
-/// are made at once: for more than a few thousand objects, go through them in chunks.
+/// Awaits all futures, at most [`AT_ONCE`] at a time; results are in the order of the futures. The futures themselves
+/// are created at once: split more than a few thousand objects into chunks.
 pub(super) async fn join_bounded<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let futures: Vec<F> = futures.into_iter().collect();
     stream::iter(futures).buffered(AT_ONCE).collect().await
 }
 
-/// The same for outcomes without a value. All futures are run, and the first error is returned.
+/// The same for results without a value. All futures are run, and the first error is returned.
 pub(super) async fn try_join_bounded<E, F: Future<Output = Result<(), E>>>(
     futures: impl IntoIterator<Item = F>,
 ) -> Result<(), E> {

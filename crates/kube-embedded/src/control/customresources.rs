@@ -1,11 +1,11 @@
-//! The instances of a custom resource definition that is being deleted.
+//! The finalizer controller of custom resource definitions: deletes the instances of a definition that is being deleted.
 //!
-//! A definition carries [`FINALIZER`] from its creation (`crate::crd`). When it is deleted its instances
-//! go first, the condition `Terminating` says how far that is, and then the finalizer goes.
+//! A definition has [`FINALIZER`] from its creation (`crate::crd`). When it is deleted, its instances
+//! are deleted first, the condition `Terminating` reports the progress, and then the finalizer is removed.
 //!
-//! Its names are free then, and other definitions that wanted them get them.
+//! Its names are free afterwards, and other definitions that waited for them can have them.
 //!
-//! Always true: a definition is removed only after a look that found no instance of it.
+//! Invariant: a definition is removed only after a list without instances.
 
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ impl Terminating {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Rest,
-    /// Say that it has begun.
+    /// Set the condition that the deletion has begun.
     Announce,
     DeleteInstances,
-    /// Remove the finalizer with this as the last word.
+    /// Remove the finalizer and set this condition.
     Finish(Terminating),
 }
 
-/// Chooses the next step. Pure.
+/// Chooses the next step. Pure: no I/O, no clock.
 fn decide(definition: &Value, instances: usize) -> Step {
     let deleting = !definition["metadata"]["deletionTimestamp"].is_null();
     if !deleting || !has_finalizer(definition, FINALIZER) {
@@ -65,7 +65,7 @@ fn decide(definition: &Value, instances: usize) -> Step {
         all.find(|condition| condition["type"] == kind).is_some_and(|condition| condition["status"] == "True")
     };
     match (condition("Established"), instances) {
-        // Instances of one that was never established cannot be; but if there are, they go.
+        // A definition that was never established should have no instances; if it has, they are deleted.
         (false, 0) => Step::Finish(Terminating::never_established()),
         _ if !condition("Terminating") || is_pending(definition) => Step::Announce,
         (_, 0) => Step::Finish(Terminating::completed()),
@@ -73,13 +73,13 @@ fn decide(definition: &Value, instances: usize) -> Step {
     }
 }
 
-/// Whether the API has only marked it so far.
+/// Whether the condition is still the one that the API set at the delete request.
 fn is_pending(definition: &Value) -> bool {
     let mut conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|condition| condition["reason"] == "InstanceDeletionPending")
 }
 
-/// Sets the condition `Terminating`; answers whether that changed anything.
+/// Sets the condition `Terminating`; returns whether anything changed.
 fn describe(definition: &mut Value, Terminating(status, reason, message): &Terminating, now: &str) -> bool {
     set_condition(definition, "Terminating", (status, reason, message), now)
 }
@@ -99,13 +99,13 @@ impl Controller for CustomResources {
                 keys.push(Key::new(storage, "", &event.object.name));
             }
             if event.kind == EventKind::Deleted {
-                // Others may have waited for its names.
+                // Other definitions may wait for its names.
                 let all = context.store.list(DEFINITIONS, None).objects;
                 let waiting = all.iter().filter(|other| !status::has_names(&other.value()));
                 keys.extend(waiting.map(|other| Key::new(storage, "", &other.name)));
             }
         } else if storage.contains('.')
-            // A definition has the name of the storage of its instances.
+            // A definition's name is the storage of its instances.
             && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.deleting)
         {
             keys.push(Key::new(&DEFINITIONS.into(), "", storage));
@@ -156,7 +156,7 @@ async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> R
             let key = Key::new(storage, &instance.namespace, &instance.name);
             let preconditions = Preconditions { uid: &instance.uid, version: None };
             match context.actor.delete(&key, preconditions, Propagation::Background).await {
-                // No version is served, so that the API does not know them.
+                // No version is served, so the API has no route for the instances.
                 Err(error) if error.code == 404 => mark(context, &key, now).await,
                 other => settled(other),
             }
@@ -166,7 +166,7 @@ async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> R
     first
 }
 
-/// Deletes an instance without the API, if it is still there.
+/// Marks an instance for deletion without the API, if it still exists.
 async fn mark(context: &Context, key: &Key, now: &str) -> Result<(), ApiError> {
     let Some(instance) = context.store.get(&key.storage, &key.namespace, &key.name) else { return Ok(()) };
     let mut value = instance.value();

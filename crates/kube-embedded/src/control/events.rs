@@ -1,8 +1,8 @@
-//! What controllers tell people: Kubernetes Events.
+//! The event recorder and its writer: Kubernetes Events about the work of controllers.
 //!
-//! Telling never holds up or fails the work that is told of. The same thing said again is counted on the Event
-//! that is there, and what is said for one reason in ten different ways becomes one Event; who talks too much about one
-//! object is not listened to for a while.
+//! Recording never blocks or fails the work. Repeated Events are counted on the existing
+//! object. More than [`SIMILAR`] different messages for one reason become one Event. Too many Events of one component about one
+//! object are dropped for a while.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -19,21 +19,21 @@ use super::{Component, Context, Part};
 use crate::clock::{rfc3339, rfc3339_micro};
 use crate::store::Object;
 
-/// How many may wait to be written; further ones are dropped.
+/// Capacity of the queue; further Events are dropped.
 const QUEUE: usize = 10_000;
-/// How many are written together.
+/// Maximum number of concurrent writes.
 const AT_ONCE: usize = 64;
-/// What one component may say about one object at once, and how long until it may say one thing more.
+/// Token bucket per component and object: burst, and seconds per further Event.
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
-/// How many different things may be said for one reason, within how long, before they become one Event.
+/// How many different messages for one reason, within how long, before they are combined into one Event.
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
 const COMBINED: &str = "(combined from similar events): ";
-/// How many different things are remembered to be counted.
+/// Capacity of the correlation cache. The cache is cleared when full.
 const REMEMBERED: usize = 4096;
 
-/// What an Event is about.
+/// The object that an Event regards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct About {
     api_version: Cow<'static, str>,
@@ -50,7 +50,7 @@ impl About {
         Self::typed(api_version.into(), kind.into(), object)
     }
 
-    /// About an object of any kind. Parses it: [`Self::new`] is for callers that know the kind.
+    /// Refers to an object of any kind. Parses it: use [`Self::new`] if the kind is known.
     pub fn of(object: &Object) -> Self {
         let value = object.value();
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned().into();
@@ -69,7 +69,7 @@ impl About {
         }
     }
 
-    /// About a part of the object, such as `spec.containers{web}`.
+    /// Refers to a part of the object, such as `spec.containers{web}`.
     #[must_use]
     pub fn field(mut self, path: impl Into<String>) -> Self {
         self.field = path.into();
@@ -96,33 +96,33 @@ pub enum Kind {
     Warning,
 }
 
-/// Something to be told.
+/// An Event to record.
 #[derive(Clone, Debug)]
 pub struct Note {
     pub about: About,
-    /// Who says it, such as `deployment-controller`.
+    /// The reporting component, such as `deployment-controller`.
     pub component: &'static str,
     pub kind: Kind,
     pub reason: &'static str,
     pub message: String,
-    /// The newer form of Events, which names what was being done (`Binding`); the scheduler uses it.
+    /// The action of the newer form of Events (`Binding`); the scheduler uses it.
     pub action: Option<&'static str>,
-    /// The machine that the component runs on, if it runs on one.
+    /// The node that the component runs on, if any.
     pub host: String,
 }
 
-/// Where notes are handed in.
+/// Records Events: the sending side of the queue.
 #[derive(Clone, Default)]
 pub struct Recorder(Option<Arc<Open>>);
 
 struct Open {
     notes: mpsc::Sender<Note>,
-    /// Handed in and not yet written.
+    /// Queued and not written yet.
     pending: AtomicUsize,
     post: Post,
 }
 
-/// The writer's end.
+/// The receiving side of the queue.
 pub(super) struct Notes {
     incoming: mpsc::Receiver<Note>,
     open: Arc<Open>,
@@ -200,7 +200,7 @@ pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<Not
         }
         let _batch = Batch(&notes.open, taken);
         let now = context.clock.now();
-        // In the order in which they were told; what is said of one Event, one after the other.
+        // In the order of recording; writes of the same Event run one after the other.
         let mut tasks: Vec<Vec<Task>> = Vec::new();
         for task in batch.drain(..).filter_map(|note| memory.decide(note, now)) {
             match tasks.iter_mut().find(|same| same[0].name == task.name) {
@@ -212,7 +212,7 @@ pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<Not
     }
 }
 
-/// What is to be written: an Event under this name, said for the `count`th time.
+/// A write: an Event with this name, seen for the `count`th time.
 struct Task {
     name: String,
     note: Note,
@@ -235,14 +235,14 @@ async fn write(context: &Context, tasks: Vec<Task>) {
             _ => context.actor.create(Component::ControllerManager, task.event()).await,
         };
         if let Err(error) = written {
-            // Its namespace may be going, which is no news to anybody.
+            // The namespace may be terminating, which is expected.
             tracing::debug!(%error, "an event is not written");
         }
     }
 }
 
 impl Task {
-    /// Events about cluster-scoped objects live in `default`.
+    /// Events about cluster-scoped objects are in `default`.
     fn namespace(&self) -> &str {
         match self.note.about.namespace.as_str() {
             "" => "default",
@@ -282,23 +282,23 @@ impl Task {
     }
 }
 
-/// Everything by which two notes are the same.
+/// The key by which Events are equal.
 type Said = (About, &'static str, Kind, &'static str, String);
-/// The same without what was said.
+/// The same key without the message.
 type Why = (About, &'static str, Kind, &'static str);
 
 #[derive(Default)]
 struct Memory {
     said: HashMap<Said, (String, u32, Timestamp)>,
-    /// What has been said for one reason, and when the last of it.
+    /// The different messages for one reason, and the time of the last one.
     similar: HashMap<Why, (BTreeSet<String>, Timestamp)>,
-    /// How much each component may still say about an object (by uid), and when that was reckoned.
+    /// Remaining tokens per component and object uid, and the time of the calculation.
     buckets: HashMap<(&'static str, String), (f64, Timestamp)>,
     serial: u64,
 }
 
 impl Memory {
-    /// `None` for what is said too often.
+    /// Returns the write for an Event; `None` if the rate limit is exceeded.
     fn decide(&mut self, mut note: Note, now: Timestamp) -> Option<Task> {
         if self.said.len() > REMEMBERED {
             self.said.clear();
@@ -312,7 +312,7 @@ impl Memory {
             return None;
         }
         bucket.0 -= 1.0;
-        // The version of what it is about does not make it another thing.
+        // The resourceVersion of the regarded object is not part of the key.
         let about = About { version: 0, ..note.about.clone() };
         let message = if note.action.is_none() && self.is_one_too_many(&note, &about, now) {
             note.message.insert_str(0, COMBINED);
@@ -336,7 +336,7 @@ impl Memory {
         Some(Task { name, note, count, first, now })
     }
 
-    /// Whether so many other things were said for the same reason lately.
+    /// Whether too many different messages for the same reason have been recorded recently.
     fn is_one_too_many(&mut self, note: &Note, about: &About, now: Timestamp) -> bool {
         let about = About { field: String::new(), ..about.clone() };
         let why = (about, note.component, note.kind, note.reason);

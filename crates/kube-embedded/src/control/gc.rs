@@ -1,9 +1,9 @@
-//! Owners and their dependents.
+//! The garbage collector: owners and their dependents.
 //!
-//! An object whose owners are all gone goes too. One that is deleted in the foreground waits for the
-//! dependents that block it; one that orphans lets its dependents go first. A reference names its owner by
-//! kind and name within the dependent's own namespace (or the cluster), and by uid: what is not there under
-//! that name with that uid does not exist, however it is called elsewhere.
+//! An object without remaining owners is deleted. Foreground deletion waits for the
+//! blocking dependents; orphaning removes the owner from its dependents first. A reference names its owner by
+//! kind and name in the dependent's namespace (or the cluster), and by uid: an object with that name but another uid
+//! is not the owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,27 +20,27 @@ use crate::store::{Event, EventKind, Key, Object};
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
 
-/// How long until a reference to a kind that is not served is looked at again.
+/// Interval for retrying a reference to a kind that is not served.
 const UNKNOWN_KIND: Duration = Duration::from_secs(30);
 
-/// How an owner reference stands.
+/// The state of an owner reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Solid,
     Dangling,
-    /// It is being deleted in the foreground.
+    /// The owner is being deleted in the foreground.
     Waiting,
-    /// Its kind is not served, now.
+    /// The kind is currently not served.
     Unknown,
-    /// A cluster-scoped object cannot have a namespaced owner; such a reference is left alone.
+    /// A cluster-scoped object cannot have a namespaced owner; such a reference is ignored.
     Impossible,
 }
 
-/// What a decision needs to know of a dependent.
+/// The properties of a dependent that a decision needs.
 #[derive(Clone, Copy, Debug)]
 struct Dependent {
     blocks: bool,
-    /// It waits for dependents of its own.
+    /// It is itself being deleted in the foreground.
     waiting: bool,
 }
 
@@ -56,18 +56,18 @@ struct Observed {
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Rest,
-    /// Look again later.
+    /// Reconcile again later.
     Wait,
     DropFinalizer(&'static str),
     /// Remove the reference to this object from its dependents, then the finalizer.
     OrphanDependents,
     DropOwners(Vec<String>),
     Delete(Propagation),
-    /// Its owner waits for it and one of its dependents waits too: a circle. Stop blocking, then delete.
+    /// Its owner waits for it, and one of its own dependents waits too: a cycle. Unblock the owner, then delete.
     UnblockAndDelete,
 }
 
-/// Chooses the next step. Pure.
+/// Chooses the next step. Pure: no I/O, no clock.
 fn decide(seen: &Observed) -> Step {
     if seen.deleting {
         return match seen {
@@ -129,11 +129,11 @@ impl Controller for Gc {
         if *kind == EventKind::Deleted || starts_deleting {
             keys.extend(dependents());
         }
-        // A deleting one is looked at after each change: its finalizers may be what changed.
+        // A deleting object is reconciled after each change: its finalizers may have changed.
         if *kind != EventKind::Deleted && (object.deleting || (new_owners && !object.owners.is_empty())) {
             keys.push(own());
         }
-        // An owner that waits may go on when a dependent goes, leaves it, or no longer blocks it.
+        // A waiting owner may continue when a dependent is deleted, leaves it, or no longer blocks it.
         let left = previous.as_ref().filter(|_| new_owners);
         for dependent in left.into_iter().chain([object]) {
             let owners = owner_references(dependent);
@@ -158,7 +158,7 @@ fn references(value: &Value) -> impl Iterator<Item = &Value> {
     value["metadata"]["ownerReferences"].as_array().into_iter().flatten()
 }
 
-/// The owner references alone, without parsing the rest.
+/// Parses only the owner references.
 fn owner_references(object: &Object) -> Vec<Value> {
     #[derive(Deserialize)]
     struct Document {
@@ -180,7 +180,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Where the owner of a dependent in `namespace` would be.
+/// Returns the key of the owner of a dependent in `namespace`.
 fn owner_key(context: &Context, namespace: &str, reference: &Value) -> Option<Key> {
     let (storage, namespaced) = (context.kinds)(text(reference, "apiVersion"), text(reference, "kind"))?;
     Some(Key::new(&storage, if namespaced { namespace } else { "" }, text(reference, "name")))
@@ -202,7 +202,7 @@ fn stand(context: &Context, object: &Object, reference: &Value) -> Owner {
     }
 }
 
-/// The dependents that can have this object for an owner: those beside it, or all of a cluster-scoped one.
+/// Returns the dependents that can have this object as owner: those in its namespace, or all for a cluster-scoped object.
 fn dependents(context: &Context, object: &Object) -> Vec<(Key, Arc<Object>)> {
     let all = context.store.dependents(&object.uid).into_iter();
     all.filter(|(_, d)| object.namespace.is_empty() || d.namespace == object.namespace)
@@ -241,7 +241,7 @@ async fn act(
             replace(context, key, object, value).await?;
         }
         Step::OrphanDependents => {
-            // All at once: a dependent is never without its owner while the owner still owns others.
+            // In one transaction: a dependent never loses its owner while the owner still has others.
             let mut changes = Vec::new();
             for (key, dependent) in dependents(context, object) {
                 let mut value = dependent.value();
@@ -270,7 +270,7 @@ async fn act(
             settled(context.actor.delete(key, preconditions, Propagation::Foreground).await)?;
         }
         Step::Delete(propagation) => {
-            // With the version: an owner may be added while we decide.
+            // With the resourceVersion: an owner reference may be added concurrently.
             let preconditions = Preconditions { uid: &object.uid, version: Some(object.version) };
             match context.actor.delete(key, preconditions, propagation).await {
                 Err(error) if error.code == 404 => {}

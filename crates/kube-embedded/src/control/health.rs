@@ -1,8 +1,8 @@
-//! Supervision of background tasks: a task that panics or returns before it was told to stop is restarted with backoff, and is reported
-//! until it is stable.
+//! Supervision of background tasks: a task that panics or returns early is restarted with backoff, and is reported
+//! as failing until it is stable.
 //!
-//! A reconcile that panics does not end its controller (`queue` isolates it). This module is the second line of
-//! defence: it covers everything that a task does besides reconciling.
+//! A panic in one reconcile does not end the controller (`queue` isolates it). This module covers everything that a task does besides
+//! reconciling.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// A restarted task that runs for this long is healthy again.
 const STABLE_AFTER: Duration = Duration::from_millis(if cfg!(test) { 1_000 } else { 10_000 });
 
-/// The state of the supervised tasks of a cluster; clones share it.
+/// The state of the supervised tasks of a cluster. Cheap to clone; clones share state.
 #[derive(Clone, Default)]
 pub struct Health(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -39,7 +39,7 @@ impl Health {
     }
 }
 
-/// Runs the future that `start` makes, and makes it anew each time it ends. Resolves when it has ended and `is_stopped` says that it should.
+/// Runs the future that `start` returns, and restarts it each time it ends. Resolves when it has ended and `is_stopped` returns true.
 pub(crate) async fn supervise<F>(
     health: Health,
     metrics: Metrics,

@@ -1,11 +1,11 @@
-//! The end of a namespace, and what each living one holds.
+//! The namespace controller: deletes the content of terminating namespaces, and creates the default objects of active ones.
 //!
-//! A namespace that is being deleted loses its content, pods before the rest; its conditions say what
-//! remains and why; when nothing does, the finalizer `kubernetes` goes, and with it the namespace. An
-//! active one has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`, again if need be.
+//! The content of a terminating namespace is deleted, pods before the rest; its conditions report what
+//! remains and why. When it is empty, the finalizer `kubernetes` is removed, and with it the namespace. An
+//! active namespace always has the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
 //!
-//! Always true: a namespace is removed only after a look that found it empty. Elsewhere: refusing new
-//! content of a terminating namespace (`crate::admission`).
+//! Invariant: a namespace is removed only after a list without content.
+//! See also: `crate::admission` rejects new content of a terminating namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,15 +32,15 @@ const CA: &str = "kube-root-ca.crt";
 const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
     guaranteed across distributions of Kubernetes clusters.";
-/// The entry of `spec.finalizers` that stands for this controller.
+/// This controller's entry in `spec.finalizers`.
 const FINALIZER: &str = "kubernetes";
 
-/// How long a namespace without content stays, at most (times are whole seconds): whoever deleted it still sees it go,
-/// and what others are about to write into it is refused because it is going, not because it never was. Kubernetes
-/// waits for five seconds.
+/// Maximum delay between the deletion request and the removal of an empty namespace (times are whole seconds). Clients
+/// still observe it as terminating, and concurrent creates fail because it is terminating, not because it does not exist.
+/// Kubernetes waits for five seconds.
 const LINGER: SignedDuration = SignedDuration::from_secs(2);
 
-/// The conditions of a terminating namespace: type, then reason and message when all is well.
+/// The conditions of a terminating namespace: type, then reason and message without error.
 #[rustfmt::skip]
 const CONDITIONS: [(&str, &str, &str); 5] = [
     ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
@@ -53,18 +53,18 @@ const CONTENT_FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT_REMAINING: &str = "NamespaceContentRemaining";
 const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
 
-/// What is left of a namespace's content.
+/// The remaining content of a namespace.
 #[derive(Debug, Default)]
 struct Remains {
-    /// How many objects of each `<plural>.<group>`.
+    /// Number of objects per `<plural>.<group>`.
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
-    /// Deletes that were refused.
+    /// Errors of deletes.
     errors: Vec<String>,
 }
 
 impl Remains {
-    /// Type, reason and message of each condition that is not well.
+    /// Type, reason and message of each condition with an error.
     fn troubles(&self) -> Vec<(&'static str, &'static str, String)> {
         let list = |parts: Vec<String>| parts.join(", ");
         let mut troubles = Vec::new();
@@ -89,7 +89,7 @@ impl Remains {
     }
 }
 
-/// Writes the conditions into a namespace; answers whether any changed. Pure.
+/// Sets the conditions of a namespace; returns whether any changed. Pure: no I/O, no clock.
 fn describe(namespace: &mut Value, remains: &Remains, now: &str) -> bool {
     let troubles = remains.troubles();
     let mut changed = namespace["status"]["phase"] != "Terminating";
@@ -103,7 +103,7 @@ fn describe(namespace: &mut Value, remains: &Remains, now: &str) -> bool {
     changed
 }
 
-/// `configmaps.`, `deployments.apps`: a storage as the conditions name it.
+/// The name of a storage in conditions: `configmaps.`, `deployments.apps`.
 fn resource(storage: &str) -> String {
     if storage.contains('.') { storage.to_owned() } else { format!("{storage}.") }
 }
@@ -145,7 +145,7 @@ impl Controller for Namespaces {
     }
 }
 
-/// Everything in a namespace; pods alone as long as there are any.
+/// Returns all objects of a namespace; only the pods while there are any.
 fn content(context: &Context, namespace: &str) -> Vec<(Arc<str>, Arc<Object>)> {
     let of = |storage: &Arc<str>| {
         let objects = context.store.list(storage, Some(namespace)).objects;
@@ -160,7 +160,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
         let found = content(context, &key.name);
         let errors = delete_all(context, &found).await;
         let left = content(context, &key.name);
-        // Pods were first and are gone: on to the rest.
+        // The pods are gone: continue with the rest.
         let moved_on = found.iter().any(|(storage, _)| storage.as_ref() == PODS)
             && left.iter().any(|(storage, _)| storage.as_ref() != PODS);
         if !moved_on {
@@ -177,7 +177,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
     }
     let mut value = namespace.value();
     if describe(&mut value, &remains, &rfc3339(context.clock.now())) {
-        // Our own change wakes us again; the next pass goes on from here.
+        // This write triggers another reconcile, which continues from here.
         replace(context, key, namespace, value).await?;
         return Ok(Next::Rest);
     }
@@ -192,16 +192,16 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
             replace(context, key, namespace, value).await?;
         }
     } else if !remains.errors.is_empty() {
-        // Nothing need change for the next try to succeed, so ask to be called again.
+        // A retry may succeed without any change: return an error to be called again.
         return Err(Failure::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
     }
     Ok(Next::Rest)
 }
 
-/// Refusals that a condition names; the others are alike or counted.
+/// Maximum number of errors named in a condition; the others are only counted.
 const MAX_ERRORS: usize = 10;
 
-/// Deletes what is not being deleted yet, a bounded number at a time; answers what was refused.
+/// Deletes all objects that are not being deleted yet, a bounded number at a time; returns the errors.
 async fn delete_all(context: &Context, found: &[(Arc<str>, Arc<Object>)]) -> Vec<String> {
     let alive: Vec<&(Arc<str>, Arc<Object>)> = found.iter().filter(|(_, object)| !object.deleting).collect();
     let (mut errors, mut others) = (BTreeSet::new(), 0_usize);
@@ -263,7 +263,7 @@ async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
 
 async fn create(context: &Context, document: Value) -> Result<(), Failure> {
     match context.actor.create(Component::ControllerManager, document).await {
-        // Somebody else was quicker, or the namespace has begun to go: both wake us again.
+        // Another client was faster, or the namespace is terminating: both trigger another reconcile.
         Err(error) if matches!(error.code, 403 | 404 | 409) => Ok(()),
         other => Ok(other.map(drop)?),
     }

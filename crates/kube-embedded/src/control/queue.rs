@@ -1,12 +1,12 @@
-//! The loop that every controller has: wake on a change, look again at what it may concern.
+//! The controller runtime: work queue, reconcile loop, retries.
 //!
-//! A key waits at most once; while it is looked at, a further change makes it due again afterwards. A pass may ask
-//! to be repeated at a time of the cluster's clock; one that fails is repeated after a real pause that doubles up to
-//! [`LONGEST_PAUSE`], or to [`CLUSTER_PAUSE`] where the reason may pass without a change of the object. A change is looked at
-//! at once and shortens the pauses that follow. Nothing polls. Namespaces take turns, so that the objects of one do not delay those of
-//! another; keys of one namespace are reconciled in the order in which they became due.
+//! A key is queued at most once; a change during its reconcile queues it again afterwards. A reconcile may request
+//! a repetition at a time of the cluster's clock. A failed one is retried after a real-time backoff that doubles up to
+//! [`LONGEST_PAUSE`], or to [`CLUSTER_PAUSE`] if the cause may end without a change of the object. A change triggers a reconcile
+//! at once and shortens the following backoff. Nothing polls. Namespaces take turns, so that the objects of one do not delay those of
+//! another; keys of one namespace are reconciled first in, first out.
 //!
-//! A panic is an error of the key that was reconciled: it is logged, counted, recorded as an Event and retried with
+//! A panic is an error of the reconciled key: it is logged, counted, recorded as an Event and retried with
 //! backoff. It does not end the controller.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -26,28 +26,28 @@ use super::rest::Post;
 use super::{Context, Failure};
 use crate::store::{Event, Key};
 
-/// How many keys one controller looks at together, so that their writes share a commit.
+/// Maximum number of concurrent reconciles of one controller, so that their writes share a commit.
 const AT_ONCE: usize = 64;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// The longest pause of an object that fails for a reason of its own: it panics, is invalid or takes too long.
+/// Maximum backoff for failures caused by the object itself: it panics, is invalid or takes too long.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// The longest pause where others may end the reason: the store, a quota, a conflict.
+/// Maximum backoff for failures that other changes may resolve: the store, a quota, a conflict.
 const CLUSTER_PAUSE: Duration = Duration::from_secs(30);
-/// Failures that count after a change: the next pause has about a second.
+/// The failure count after a change: the next backoff is about a second.
 const FAILURES_AFTER_CHANGE: u32 = 8;
 
-/// When to look at a key again.
+/// When to reconcile a key again (kube-rs: `Action`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// When something changes.
+    /// On the next change.
     Rest,
-    /// Then at the latest.
+    /// At this time at the latest.
     At(Timestamp),
     After(Duration),
 }
 
 impl Next {
-    /// The earlier of two reasons to look again.
+    /// Returns the earlier of two times.
     pub(crate) fn or_at(self, at: Option<Timestamp>, now: Timestamp) -> Self {
         match (self.time(now), at) {
             (Some(a), Some(b)) => Self::At(a.min(b)),
@@ -69,13 +69,13 @@ impl Next {
 }
 
 pub(crate) trait Controller: Send + Sync + 'static {
-    /// All keys that may need work: asked at the start, and when changes were missed.
+    /// Returns all keys that may need work: called at the start, and when changes were missed.
     fn everything(&self, context: &Context) -> Vec<Key>;
 
-    /// The keys that a change may concern.
+    /// Adds the keys that a change may affect.
     fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>);
 
-    /// Looks at one key and brings it one step nearer to what it should be.
+    /// Reconciles one key: brings it one step closer to its desired state.
     fn sync(&self, context: &Context, key: &Key) -> impl Future<Output = Result<Next, Failure>> + Send;
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn name_of<C: Controller>() -> String {
     path.strip_prefix("control::").unwrap_or(path).replace("::", "/")
 }
 
-/// `post` is told what the controller has seen and whether it rests.
+/// Runs a controller. `post` is updated with the observed version and whether the controller is idle.
 pub(crate) async fn run<C: Controller>(context: Arc<Context>, controller: Arc<C>, post: Arc<Post>) {
     let mut feed = context.store.follow_all();
     let mut queue = Queue::default();
@@ -151,7 +151,7 @@ async fn reconcile<C: Controller>(controller: &C, context: &Context, key: &Key) 
     })
 }
 
-/// Adds the keys that `changes` concern. Answers `false` if that is not known, because looking at a change panicked.
+/// Adds the keys that `changes` affect. Returns `false` if that is unknown because a handler panicked.
 fn enqueue<C: Controller>(
     controller: &C,
     context: &Context,
@@ -172,20 +172,20 @@ fn enqueue<C: Controller>(
     known
 }
 
-/// Which keys are due, now or later.
+/// The work queue: which keys are due, now or later.
 #[derive(Default)]
 struct Queue {
     due: Due,
-    /// Failed, and tried again then.
+    /// Failed keys, by the time of the next attempt.
     retries: Agenda<Instant>,
-    /// Asked to be looked at then.
+    /// Keys by the time that their reconcile requested.
     planned: Agenda<Timestamp>,
-    /// Being looked at; `true` when changed meanwhile.
+    /// Keys that are being reconciled; `true` if they have changed since.
     busy: HashMap<Key, bool>,
     failures: HashMap<Key, u32>,
 }
 
-/// Keys that are due, each once. Namespaces take turns; keys of one are first in, first out.
+/// Keys that are due, each once. Namespaces take turns; keys of one namespace are first in, first out.
 #[derive(Default)]
 struct Due {
     /// The namespaces of `keys`, in the order of their turns.
@@ -222,7 +222,7 @@ impl Due {
     }
 }
 
-/// Keys by the time at which they are due; each has one entry at most.
+/// Keys by the time at which they are due; at most one entry per key.
 struct Agenda<T> {
     times: BTreeSet<(T, Key)>,
     entries: HashMap<Key, T>,
@@ -277,7 +277,7 @@ impl Queue {
     }
 
     fn take(&mut self, moment: Instant, now: Timestamp) -> Option<Key> {
-        // A key that waits here is not busy: it would have been removed when it was taken.
+        // A key in these queues is not busy: it is removed when it is taken.
         while let Some(key) = self.retries.take(moment) {
             self.due.push(key);
         }
@@ -285,7 +285,7 @@ impl Queue {
             self.due.push(key);
         }
         let key = self.due.pop()?;
-        // It is looked at before its time, and will say anew when to look again.
+        // The key is reconciled early; the reconcile requests its next time again.
         self.retries.remove(&key);
         self.planned.remove(&key);
         self.busy.insert(key.clone(), false);
@@ -300,7 +300,7 @@ impl Queue {
         self.planned.next()
     }
 
-    /// A key that has failed a few times only may get through at the next attempt.
+    /// Whether a key with only a few failures waits for a retry that may succeed soon.
     fn retries_soon(&self) -> bool {
         self.retries.entries.keys().any(|key| self.failures.get(key).is_some_and(|times| *times < 6))
     }
@@ -311,7 +311,7 @@ impl Queue {
             self.failures.remove(&key);
         }
         match outcome {
-            // One that fails waits even if it changed meanwhile: else two writers could spin.
+            // A failed key waits even if it has changed: otherwise two writers could spin.
             Err(failure) => {
                 let failures = self.failures.entry(key.clone()).or_default();
                 *failures = failures.saturating_add(1);
@@ -335,7 +335,7 @@ fn pause_after(failures: u32, longest: Duration) -> Duration {
 fn longest_pause(failure: &Failure) -> Duration {
     match failure {
         Failure::Commit(_) => CLUSTER_PAUSE,
-        // Refused for want of quota, overtaken, or the cluster cannot serve.
+        // Quota exceeded, conflict, or the cluster cannot serve.
         Failure::Api(error) if matches!(error.code, 403 | 409 | 429 | 500 | 503 | 507) => CLUSTER_PAUSE,
         Failure::Api(_) | Failure::Panic(_) => LONGEST_PAUSE,
     }

@@ -1,7 +1,7 @@
-//! The status of `ResourceQuotas`.
+//! The resource quota controller: recalculates the status of `ResourceQuotas`.
 //!
-//! Every write counts itself in its own transaction (`crate::admission::quota`); this controller counts anew what
-//! no write can: a quota that is new, or whose limits have changed.
+//! Every write updates the usage in its own transaction (`crate::admission::quota`). This controller recalculates
+//! new quotas and quotas with changed limits.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -34,7 +34,7 @@ impl Controller for Quotas {
             return Ok(Next::Rest);
         };
         let mut value = object.value();
-        // Writes keep `used` right as long as it is about the same limits.
+        // Writes maintain `used` as long as the limits are unchanged.
         if value["status"]["hard"] != value["spec"]["hard"] || value["status"]["used"].is_null() {
             value["status"] = quota::status(&context.store, &value, context.clock.now());
             replace(context, key, &object, value).await?;

@@ -1,7 +1,7 @@
-//! When everything that follows from the changes so far has been done.
+//! Idle tracking: detects when all controllers have processed all changes.
 //!
-//! Each controller keeps a post: how far it has seen the changes, and when by the clock it will look again. All of
-//! them rest when each has seen the newest change and none is due. Tests with a held clock wait for that.
+//! Each controller reports the version it has processed, and the time of its next planned reconcile. All are idle
+//! when each has processed the newest version and no reconcile is due. Tests with a manual clock wait for that.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ struct Inner {
     changed: Notify,
 }
 
-/// The posts of all controllers.
+/// The idle state of all controllers.
 #[derive(Clone, Default)]
 pub(crate) struct Posts(Arc<Inner>);
 
-/// The post of one controller.
+/// The handle by which one controller reports its state.
 pub(crate) struct Post {
     posts: Posts,
     index: usize,
@@ -45,7 +45,7 @@ impl Posts {
         Post { posts: self.clone(), index: posts.len() - 1 }
     }
 
-    /// Resolves when all rest.
+    /// Resolves when all controllers are idle.
     pub(crate) async fn rest(&self, store: &Store, clock: &dyn Clock) {
         loop {
             let changed = self.0.changed.notified();
@@ -67,7 +67,7 @@ impl Post {
         self.put(Standing::Works);
     }
 
-    /// It has dealt with all changes up to `seen` and looks again at `until` by the clock.
+    /// Reports that all changes up to `seen` are processed and that the next reconcile is planned at `until`.
     pub(crate) fn rests(&self, seen: u64, until: Option<Timestamp>) {
         self.put(Standing::Rests { seen, until });
     }

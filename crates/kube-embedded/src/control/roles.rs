@@ -1,6 +1,6 @@
-//! Aggregated cluster roles: their rules are those of the roles that their selectors choose.
+//! The cluster role aggregation controller: an aggregated role has the rules of the roles that its selectors match.
 //!
-//! Always true: a role is written only when its rules change, so roles that choose each other come to rest.
+//! Invariant: a role is written only when its rules change, so roles that select each other converge.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::store::{Event, Key};
 
 const ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 
-/// The aggregated roles whose rules are not what they should be, by place, with what they should be. Pure.
+/// Returns index and desired rules of the aggregated roles that need an update. Pure: no I/O, no clock.
 fn decide(roles: &[Value]) -> Vec<(usize, Value)> {
     let wanted = |(at, role): (usize, &Value)| {
         let gathered = aggregate(role, roles)?;
-        // A role without rules says `null`, as Kubernetes writes it.
+        // A role without rules has `null`, as in Kubernetes.
         Some((at, if gathered.is_empty() { Value::Null } else { gathered.into() }))
     };
     roles.iter().enumerate().filter_map(wanted).collect()
@@ -25,7 +25,7 @@ fn decide(roles: &[Value]) -> Vec<(usize, Value)> {
 
 pub(super) struct Roles;
 
-/// All roles are looked at together: there are few, and any may choose any.
+/// The one key for all roles: there are few, and any may select any.
 fn all_roles() -> Key {
     Key::new(&ROLES.into(), "", "")
 }

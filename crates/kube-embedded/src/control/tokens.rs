@@ -1,6 +1,6 @@
-//! Secrets that ask for the token of a ServiceAccount.
+//! The token controller: fills Secrets of type `kubernetes.io/service-account-token`.
 //!
-//! The API takes such a Secret without a token; it is filled in here, and goes when its account goes.
+//! The API stores such a Secret without a token. This controller adds the token, and deletes the Secret with its ServiceAccount.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn account_of(secret: &Value) -> &str {
     secret["metadata"]["annotations"]["kubernetes.io/service-account.name"].as_str().unwrap_or_default()
 }
 
-/// The Secrets in `namespace`, or in all, that ask for the token of `account`, or of any.
+/// Returns the token Secrets in `namespace`, or in all, for `account`, or for any.
 fn asking(context: &Context, namespace: Option<&str>, account: Option<&str>) -> Vec<Key> {
     let storage: Arc<str> = SECRETS.into();
     let secrets = context.store.list(SECRETS, namespace).objects;

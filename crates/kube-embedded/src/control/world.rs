@@ -1,10 +1,10 @@
-//! A whole cluster in memory with a held clock, for tests of what follows from a change.
+//! Test harness: a whole cluster in memory with a manual clock.
 //!
 //! ```ignore
 //! let world = World::without_nodes().await;
 //! world.create("/apis/apps/v1/namespaces/default/deployments", json!({...})).await;
-//! world.run_pods("default").await;      // as a kubelet would: all pods that are there become ready
-//! world.advance(10).await;              // ten seconds later, and all that follows
+//! world.run_pods("default").await;      // as a kubelet would: all pods become ready
+//! world.advance(10).await;              // advances the clock and waits for the controllers
 //! ```
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The controllers of workloads, but no nodes: pods stay as the test leaves them.
+    /// A cluster with workload controllers but without nodes: pods stay as the test sets them.
     pub(crate) async fn without_nodes() -> Self {
         Self::with(Simulation { nodes: 0, ..Simulation::default() }).await
     }
@@ -40,7 +40,7 @@ impl World {
         world
     }
 
-    /// Waits until nothing is left to do at the present time.
+    /// Waits until all controllers are idle at the present time.
     pub(crate) async fn rest(&self) {
         let rest = tokio::time::timeout(Duration::from_secs(30), self.cluster.rest());
         rest.await.expect("the controllers come to rest");
@@ -51,7 +51,7 @@ impl World {
         self.rest().await;
     }
 
-    /// The answer's code and body; what follows from it has not happened yet.
+    /// Returns status code and body without waiting for controllers.
     pub(crate) async fn send(&self, method: &str, path: &str, media: &str, body: Value) -> (u16, Value) {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = http::Request::builder().method(method).uri(path).header("content-type", media);
@@ -68,12 +68,12 @@ impl World {
         answer
     }
 
-    /// POST, and all that follows.
+    /// Creates an object by POST, then waits for all controllers.
     pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
         self.must("POST", path, "application/json", object).await
     }
 
-    /// Merge patch, and all that follows. A path may end in `/status`.
+    /// Sends a merge patch, then waits for all controllers. A path may end in `/status`.
     pub(crate) async fn patch(&self, path: &str, change: Value) -> Value {
         self.must("PATCH", path, "application/merge-patch+json", change).await
     }
@@ -86,7 +86,7 @@ impl World {
         self.must("GET", path, "application/json", Value::Null).await
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub(crate) async fn list(&self, path: &str) -> Vec<Value> {
         self.get(path).await["items"].as_array().cloned().unwrap_or_default()
     }
@@ -102,7 +102,7 @@ impl World {
         events.iter().map(|e| format!("{}: {}", text(&e["reason"]), text(&e["message"]))).collect()
     }
 
-    /// Sets a pod's status as a kubelet reports it.
+    /// Sets a pod's status as a kubelet would.
     pub(crate) async fn report(&self, namespace: &str, name: &str, phase: &str, ready: bool) {
         let truth = if ready { "True" } else { "False" };
         let now = rfc3339(self.clock.now());
@@ -111,7 +111,7 @@ impl World {
         self.patch(&format!("/api/v1/namespaces/{namespace}/pods/{name}/status"), status).await;
     }
 
-    /// Every pod that has not begun becomes ready, and all that follows, until no new ones come.
+    /// Makes every pending pod ready and waits for all controllers, until there are no new ones.
     pub(crate) async fn run_pods(&self, namespace: &str) {
         loop {
             let mut pods = self.list(&format!("/api/v1/namespaces/{namespace}/pods")).await;

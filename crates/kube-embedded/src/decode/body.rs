@@ -1,8 +1,8 @@
-//! What may stand in the body of a request, and what is said when it does not.
+//! Request bodies: decoding by media type, and errors.
 //!
-//! Asked by the verbs, before anything else is known of an object. Objects come as JSON, YAML or protobuf,
-//! patches in one of four types of their own. Everything that is refused here has the code and the words of
-//! Kubernetes, and has changed nothing.
+//! Called by the verbs first. Objects are JSON, YAML or protobuf,
+//! patches have one of four media types. Status codes and messages of all errors are those of
+//! Kubernetes.
 
 use serde_json::{Map, Value};
 
@@ -14,25 +14,25 @@ const OBJECT_TYPES: &str = "application/json, application/yaml, application/vnd.
 const CUSTOM_PATCH_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
-/// A body that could be read.
+/// A decoded body.
 #[derive(Debug)]
 #[must_use]
 pub struct Decoded<'a> {
     pub value: Value,
-    /// `duplicate field "data.a"`, in the order of the text.
+    /// `duplicate field "data.a"`, in document order.
     pub duplicates: Vec<String>,
-    /// The text, where its order is that of the complaints.
+    /// The text, if errors are reported in document order.
     json: Option<&'a [u8]>,
 }
 
 impl Decoded<'_> {
-    /// As Kubernetes reads what it has no Go type for: first all that comes twice, then all that is unknown.
+    /// Orders errors as for objects without a Go type: first duplicate fields, then unknown ones.
     pub fn untyped(self) -> Self {
         Self { json: None, ..self }
     }
 
-    /// All that a strict decoder complains about: the repeated fields, and those that the type does not
-    /// know (by their paths), in the order of the text where there is a Go type for it.
+    /// All errors of strict decoding: duplicate fields, and the unknown fields given by
+    /// path, in document order if there is a Go type.
     pub fn complaints(&self, unknown: &[String]) -> Vec<String> {
         let below = |inner: &str, outer: &String| {
             inner.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
@@ -51,12 +51,12 @@ impl Decoded<'_> {
     }
 }
 
-/// The path in `unknown field "path"`.
+/// Returns the path in `unknown field "path"`.
 fn quoted(complaint: &str) -> &str {
     complaint.split_once('"').and_then(|(_, rest)| rest.strip_suffix('"')).unwrap_or_default()
 }
 
-/// The media type without its parameters, in lower case; `None` if it is none.
+/// Returns the media type without its parameters, in lower case; `None` if it is invalid.
 fn media_type(content_type: &str) -> Option<String> {
     let mut parts = content_type.split(';').map(str::trim);
     let media = parts.next()?.to_ascii_lowercase();
@@ -66,7 +66,7 @@ fn media_type(content_type: &str) -> Option<String> {
     (whole && media.split('/').count() == 2).then_some(media)
 }
 
-/// An object that should be of `kind`. Without a media type it is JSON.
+/// Decodes an object that should be of `kind`. Without a media type it is JSON.
 pub fn object<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
@@ -76,7 +76,7 @@ pub fn object<'a>(
     read(content_type, bytes, protobuf)?.map_err(|why| unrecognized(kind, &why, bytes))
 }
 
-/// The body is no object at all, or does not say which.
+/// The error of a body that is no object or has no kind.
 pub fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> ApiError {
     let summary = summary(bytes);
     ApiError::bad_request(format!(
@@ -84,7 +84,7 @@ pub fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> ApiError {
     ))
 }
 
-/// The options that some requests carry (`DeleteOptions`); an empty body is the caller's to notice.
+/// Decodes the options that some requests carry (`DeleteOptions`); the caller handles an empty body.
 pub fn options<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
@@ -93,7 +93,7 @@ pub fn options<'a>(
     read(content_type, bytes, protobuf)?.map_err(ApiError::bad_request)
 }
 
-/// Outer error: a type that nobody reads. Inner error: bytes that are not of that type.
+/// Outer error: an unsupported media type. Inner error: a body that is invalid for its media type.
 fn read<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
@@ -133,7 +133,7 @@ fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
     Ok(decoded)
 }
 
-/// It is an object, and says in a readable way what it is, if it says so.
+/// Checks that the value is an object and that its `apiVersion` and `kind` are strings, if set.
 pub fn identify(value: &Value) -> Result<(), String> {
     const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
     let Some(members) = value.as_object() else {
@@ -161,7 +161,7 @@ pub fn identify(value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The beginning of a body, as the refusal quotes it: text if it looks like JSON, hexadecimal otherwise.
+/// The start of a body for error messages: text if it looks like JSON, hexadecimal otherwise.
 fn summary(bytes: &[u8]) -> String {
     const SHOWN: usize = 30;
     let head = &bytes[..bytes.len().min(SHOWN)];
@@ -177,13 +177,13 @@ fn summary(bytes: &[u8]) -> String {
     }
 }
 
-/// `Pod in version "v1" cannot be handled as a ConfigMap: <why>`: the object is readable but not what it
-/// should be. `version` is the object's own, without its group.
+/// `Pod in version "v1" cannot be handled as a ConfigMap: <why>`: the object is valid but of another
+/// kind. `version` is that of the object, without its group.
 pub fn unhandled(kind: &str, version: &str, wanted: &str, why: &str) -> ApiError {
     ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {wanted}: {why}"))
 }
 
-/// The four ways to say a change.
+/// The four patch types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     Json,
@@ -192,7 +192,7 @@ pub enum PatchKind {
     Apply,
 }
 
-/// Which kind of patch a media type names; custom resources know no strategic merge.
+/// Returns the patch type of a media type; custom resources do not support strategic merge.
 pub fn patch_kind(content_type: Option<&str>, custom: bool) -> Result<PatchKind> {
     match content_type.and_then(media_type).as_deref() {
         Some("application/json-patch+json") => Ok(PatchKind::Json),
@@ -204,7 +204,7 @@ pub fn patch_kind(content_type: Option<&str>, custom: bool) -> Result<PatchKind>
     }
 }
 
-/// Reads a patch: a list for [`PatchKind::Json`], an object for the others.
+/// Decodes a patch: a list for [`PatchKind::Json`], an object for the others.
 pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     const MAP: &str = "map[string]interface {}";
     const OPERATIONS: &str = "[]handlers.jsonPatchOp";
@@ -224,7 +224,7 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
         decoded.duplicates.iter_mut().for_each(|text| text.insert_str(0, "json patch "));
     }
     if matches!(kind, PatchKind::Merge | PatchKind::Strategic) && !decoded.duplicates.is_empty() {
-        // A patch has no type whose fields would go on being filled: of a repeated key the last value counts.
+        // A patch has no type, so repeated objects are not merged: the last value of a repeated key counts.
         decoded.value = serde_json::from_slice(bytes).unwrap_or(decoded.value);
     }
     match (kind, &decoded.value) {
@@ -248,8 +248,8 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
     Ok(decoded)
 }
 
-/// Nearly every applied body is JSON, which is read in a tenth of the time; only what is not, or repeats a
-/// key, needs the YAML reader.
+/// Most applied bodies are JSON, whose parser is ten times faster; only other bodies and those with duplicate
+/// keys need the YAML parser.
 fn applied(bytes: &[u8]) -> Result<Decoded<'_>, String> {
     if bytes.starts_with(b"{")
         && std::str::from_utf8(bytes).is_ok()

@@ -1,10 +1,10 @@
-//! Holds a decoded object against its type: what it must not have goes, what is of the wrong type is refused.
+//! Checks a decoded object against its type: unknown fields are removed, values of a wrong type are rejected.
 //!
-//! Asked on every write, after reading and after patching. Complaints are those of Go's decoder: the
-//! innermost struct and the path of fields. Field names count by case.
+//! Called on every write, after decoding and after patching. Errors are those of Go's decoder: the
+//! innermost struct and the path of fields. Field names are case-sensitive.
 //!
-//! Always true afterwards: every value has the JSON type that its shape asks for, no struct has an unknown
-//! member or a `null`. What a type leaves open ([`Shape::Any`]) is left as it is, nulls included.
+//! Invariants afterwards: every value has the JSON type of its shape, no struct has an unknown
+//! field or a `null`. Values of an open type ([`Shape::Any`]) are unchanged, nulls included.
 
 use base64::Engine as _;
 use serde_json::{Map, Number, Value};
@@ -14,14 +14,14 @@ use crate::go::json_kind;
 use crate::quantity::Quantity;
 use crate::schema::types::{Shape, Struct, TypeRef};
 
-/// What was wrong without being refused.
+/// Problems that do not reject the object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Paths of the members that were removed, as Kubernetes writes them: `spec.containers[0].bogus`.
+    /// Paths of the removed fields, as Kubernetes formats them: `spec.containers[0].bogus`.
     pub unknown: Vec<String>,
 }
 
-/// Whose words a complaint about a type has: Go reads what was merged in memory by another way than text.
+/// The decoder whose messages are used: after a patch Go converts from unstructured objects instead of parsing text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reader {
     #[default]
@@ -29,7 +29,7 @@ pub enum Reader {
     Unstructured,
 }
 
-/// Makes `value` an object of type `ty`, or says what cannot be one.
+/// Converts `value` to an object of type `ty`, or returns the error.
 pub fn conform(ty: TypeRef<'_>, value: &mut Value, reader: Reader) -> Result<Findings, String> {
     let mut walk = Walk { reader, ..Walk::default() };
     walk.value(ty, value)?;
@@ -38,11 +38,11 @@ pub fn conform(ty: TypeRef<'_>, value: &mut Value, reader: Reader) -> Result<Fin
 
 #[derive(Default)]
 struct Walk<'a> {
-    /// Where we are: `spec.containers[0]`.
+    /// The current path: `spec.containers[0]`.
     path: String,
     /// The same as Go names it, without indices and keys: `spec`, `containers`.
     fields: Vec<&'a str>,
-    /// The structs around us, innermost last.
+    /// The enclosing structs, innermost last.
     structs: Vec<&'a str>,
     findings: Findings,
     reader: Reader,
@@ -101,7 +101,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An element or an entry: `null` is a zero value there, because the place itself exists.
+    /// An element or an entry: `null` becomes the zero value, because the position itself exists.
     fn present(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
         if value.is_null() {
             *value = zero(ty);
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Goes to a member; answers the length to truncate the path to afterwards.
+    /// Enters a field; returns the length to truncate the path to afterwards.
     fn enter(&mut self, name: &str) -> usize {
         let outer = self.path.len();
         if outer > 0 {
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What Go's converter of untyped objects says of a value that `ty` cannot take.
+/// The message of Go's unstructured converter for a value that `ty` cannot hold.
 fn unrestorable(ty: TypeRef<'_>, given: &Value) -> String {
     let kind = match given {
         Value::Array(_) => "slice",
@@ -189,7 +189,7 @@ fn unrestorable(ty: TypeRef<'_>, given: &Value) -> String {
     }
 }
 
-/// What Go calls a type in its messages.
+/// The Go name of a type in messages.
 fn go_type(ty: TypeRef<'_>) -> String {
     match ty.shape() {
         Shape::String | Shape::Time | Shape::MicroTime | Shape::Duration | Shape::Quantity => {
@@ -211,7 +211,7 @@ fn go_type(ty: TypeRef<'_>) -> String {
     }
 }
 
-/// The value that Go has where nothing was given.
+/// The zero value of a type in Go.
 pub(super) fn zero(ty: TypeRef<'_>) -> Value {
     match ty.shape() {
         Shape::String | Shape::Bytes => "".into(),
@@ -224,7 +224,7 @@ pub(super) fn zero(ty: TypeRef<'_>) -> Value {
     }
 }
 
-/// A quantity's text: what stands in the string, or the number itself.
+/// The text of a quantity: the string, or the formatted number.
 pub(super) fn quantity_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim().to_owned(),

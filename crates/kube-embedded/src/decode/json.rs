@@ -1,9 +1,9 @@
-//! A JSON reader that notices what `serde_json` does not: keys that are given twice, and where.
+//! A JSON parser that reports duplicate keys, which `serde_json` does not.
 //!
-//! Asked by [`super::body`]. Complaints have the words of Go's parser. Bytes that are not UTF-8 become
-//! U+FFFD inside strings, as in Go; numbers are `i64` where they fit and `f64` otherwise.
+//! Used by [`super::body`]. Error messages are those of Go's parser. Bytes that are not UTF-8 become
+//! U+FFFD inside strings, as in Go; numbers are `i64` if they fit and `f64` otherwise.
 //!
-//! Always true: no input takes more than linear time, or more than [`super::MAX_DEPTH`] nested calls.
+//! Invariant: any input takes at most linear time and [`super::MAX_DEPTH`] nested calls.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,11 +11,11 @@ use serde_json::{Map, Number, Value};
 
 use super::{MAX_DEPTH, MOST_FINDINGS};
 
-/// What was read.
+/// A parsed document.
 #[derive(Debug, PartialEq)]
 pub struct Document {
     pub value: Value,
-    /// `data.a`, `spec.containers[0].image`: each path once, in the order of the text.
+    /// Duplicate keys: `data.a`, `spec.containers[0].image`; each path once, in document order.
     pub duplicates: Vec<String>,
 }
 
@@ -23,8 +23,8 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
     read_noting(bytes, &mut |_, _| {})
 }
 
-/// Where in the text each of these members stands, by rank: where it comes again in its object, or else the
-/// last place. Paths longer than any that people write are left out: looking for them could take quadratic time.
+/// Returns the rank in document order of each of these fields: the position of its duplicate, or else its last
+/// position. Very long paths are skipped: finding them could take quadratic time.
 pub fn places<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
     const LONGEST: usize = 1_000;
     let wanted: HashSet<&'p str> = paths.iter().copied().filter(|path| path.len() <= LONGEST).collect();
@@ -58,10 +58,10 @@ struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    /// Where the reader is, as Kubernetes writes it.
+    /// The current path, as Kubernetes formats it.
     path: String,
     duplicates: Vec<String>,
-    /// Told of each member, and whether its object has had it before.
+    /// Called for each field, with whether it is a duplicate.
     note: &'a mut dyn FnMut(&str, bool),
 }
 
@@ -77,7 +77,7 @@ impl Reader<'_> {
         None
     }
 
-    /// `invalid character 'x' <where>`, or that the text ends too early.
+    /// `invalid character 'x' <where>`, or unexpected end.
     fn unexpected(&self, place: &str) -> String {
         match self.bytes.get(self.at) {
             None => "unexpected end of JSON input".to_owned(),
@@ -281,7 +281,7 @@ impl Reader<'_> {
         Ok(plain)
     }
 
-    /// `\uXXXX`, with its second half if it is the first of a surrogate pair; a half alone is U+FFFD.
+    /// `\uXXXX`, with the second half of a surrogate pair; a lone half becomes U+FFFD.
     fn unicode_escape(&mut self) -> Result<char, String> {
         let unit = self.code_unit()?;
         if (0xd800..0xdc00).contains(&unit) && self.bytes[self.at..].starts_with(b"\\u") {
@@ -297,7 +297,7 @@ impl Reader<'_> {
         Ok(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    /// The four digits after a `u`, at which the reader stands.
+    /// The four digits after a `u`, at the current position.
     fn code_unit(&mut self) -> Result<u32, String> {
         let mut unit = 0;
         self.at += 1;
@@ -311,7 +311,7 @@ impl Reader<'_> {
     }
 }
 
-/// A key that comes again goes on filling the same object; any other value is replaced.
+/// A duplicate key merges objects; any other value is replaced.
 fn insert(members: &mut Map<String, Value>, key: String, value: Value) {
     match (members.get_mut(&key), value) {
         (Some(Value::Object(before)), Value::Object(again)) => before.extend(again),
@@ -321,7 +321,7 @@ fn insert(members: &mut Map<String, Value>, key: String, value: Value) {
     }
 }
 
-/// Whole floats as integers, `1.0` as `1`: what a number becomes on its way through Go's `float64`.
+/// Converts whole floats to integers, `1.0` to `1`, as a number changes in Go's `float64`.
 pub fn write_whole_floats_short(value: &mut Value) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(write_whole_floats_short),
@@ -335,7 +335,7 @@ pub fn write_whole_floats_short(value: &mut Value) {
     }
 }
 
-/// The integer that a float stands for, if it is one that every `f64` near it can tell apart.
+/// The integer value of a float, if it is exact.
 pub fn whole(float: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "below 2^53 and without fraction, it is exact")]
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(read.value, json!({"data": {"a": "3", "c": "d"}, "l": [{"x": 1}, {"x": 2}]}));
         let places = self::places(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
         assert_eq!(places, HashMap::from([("b[0].c", 2), ("a", 3), ("b", 4)]));
-        // What comes twice in the first of two is told before the two are.
+        // A duplicate inside the first of two values comes before the duplicate itself.
         let nested = self::places(br#"{"p":[{"q":1,"q":2}],"p":[{"q":3}]}"#, &["p", "p[0].q"]);
         assert_eq!(nested, HashMap::from([("p[0].q", 3), ("p", 4)]));
     }

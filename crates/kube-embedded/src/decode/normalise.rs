@@ -1,10 +1,10 @@
-//! The form in which objects are stored and answered: the one that Go's encoder would write.
+//! The normal form of stored and returned objects: that of Go's encoder.
 //!
-//! Asked on every write, after [`super::conform`]. Quantities become canonical, times UTC in their precision;
-//! what is empty and may be left out goes, and what Go always writes is written (`""`, `0`, `{}`, `null`).
+//! Called on every write, after [`super::conform`]. Quantities become canonical, times UTC in their precision;
+//! empty optional fields are removed, and fields that Go always writes are added (`""`, `0`, `{}`, `null`).
 //!
-//! Always true: doing it twice changes nothing. Custom resources keep what they are given: the types of their
-//! fields must be marked as optional pointers, so that nothing is added or dropped.
+//! Invariant: idempotent. Custom resources are unchanged: the types of their
+//! fields must be optional pointers, so that nothing is added or removed.
 
 use serde_json::{Map, Value};
 
@@ -63,7 +63,7 @@ fn members(ty: TypeRef<'_>, body: &Struct, members: &mut Map<String, Value>) {
     }
 }
 
-/// What Go's encoder calls empty. A pointer is empty only when it points nowhere.
+/// Whether Go's encoder omits a value. A pointer is empty only if it is nil.
 fn is_left_out(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
     let by_reference = field.pointer || matches!(ty.shape(), Shape::Struct(_) | Shape::Any);
     match value {
@@ -77,7 +77,7 @@ fn is_left_out(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
     }
 }
 
-/// What an object in normal form has become when it comes back from the store: an empty list that is always
+/// Converts an object in normal form to its form when read back from the store: an empty list that is always
 /// written is null then.
 pub fn as_stored(ty: TypeRef<'_>, value: &mut Value) {
     match (ty.shape(), &mut *value) {
@@ -103,8 +103,8 @@ pub fn as_stored(ty: TypeRef<'_>, value: &mut Value) {
     }
 }
 
-/// Kubernetes stores its own kinds as protobuf, which cannot tell an empty list from none. Only what the
-/// extension servers own (CRDs, `APIServices`) is stored as JSON, and reviews are not stored at all.
+/// Kubernetes stores built-in kinds as protobuf, which does not distinguish an empty list from none. Only the objects of
+/// the extension servers (CRDs, `APIServices`) are stored as JSON, and reviews are not stored at all.
 fn loses_empty_lists(ty: TypeRef<'_>) -> bool {
     let name = ty.name();
     name.starts_with("io.k8s.api.")
@@ -112,7 +112,7 @@ fn loses_empty_lists(ty: TypeRef<'_>) -> bool {
         && !name.starts_with("io.k8s.api.authentication.")
 }
 
-/// What is written for a field that is always written and was not given.
+/// The value of an always-written field that is absent.
 fn absent(field: &Field, ty: TypeRef<'_>) -> Value {
     if field.pointer || matches!(ty.shape(), Shape::Bytes) { Value::Null } else { conform::zero(ty) }
 }

@@ -1,4 +1,4 @@
-//! Conforming and normalising, over a small pod-like type.
+//! Tests of conforming and normalising, with a small pod-like type.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ fn the_store_forgets_empty_lists() {
     let mut role = json!({"rules": [{"verbs": [], "apiGroups": [""]}]});
     super::normalise::as_stored(ty("rbac.authorization.k8s.io", "Role"), &mut role);
     assert_eq!(role, json!({"rules": [{"verbs": null, "apiGroups": [""]}]}));
-    // Reviews are answered as they were asked.
+    // Reviews are returned unchanged.
     let mut review = json!({"spec": {"groups": []}});
     super::normalise::as_stored(ty("authorization.k8s.io", "SubjectAccessReview"), &mut review);
     assert_eq!(review, json!({"spec": {"groups": []}}));

@@ -1,7 +1,7 @@
-//! Times and durations as Go reads and Kubernetes writes them.
+//! Times and durations, parsed as in Go and formatted as in Kubernetes.
 //!
-//! A `Time` is RFC 3339 and is kept in whole seconds of UTC, a `MicroTime` with six digits, a `Duration` is
-//! `1h0m0s`. Complaints have the words of Go's `time` package.
+//! A `Time` is RFC 3339 in whole seconds of UTC, a `MicroTime` has six digits, a `Duration` is
+//! `1h0m0s`. Error messages are those of Go's `time` package.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -17,12 +17,12 @@ pub fn check_micro(text: &str) -> Result<(), String> {
     parse(text, "2006-01-02T15:04:05.000000Z07:00").map(drop)
 }
 
-/// Whole seconds, UTC; `None` if it is no time.
+/// Normalises a `Time`: whole seconds, UTC; `None` if invalid.
 pub fn normal(text: &str) -> Option<String> {
     parse(text, "").ok().map(rfc3339)
 }
 
-/// Six digits, UTC.
+/// Normalises a `MicroTime`: six digits, UTC.
 pub fn normal_micro(text: &str) -> Option<String> {
     parse(text, "").ok().map(rfc3339_micro)
 }
@@ -54,7 +54,7 @@ fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
     if !zone {
         return Err(fail(rest, "Z07:00"));
     }
-    // More digits than a timestamp can hold are cut, as Go does.
+    // Excess digits are truncated, as in Go.
     let seconds = &text[..19];
     let fraction: String = text[19..text.len() - rest.len()].chars().take(10).collect();
     format!("{seconds}{fraction}{rest}")
@@ -62,7 +62,7 @@ fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
         .map_err(|_| format!("parsing time {text:?}: {} out of range", out_of_range(text)))
 }
 
-/// Which part of a well-formed time is impossible.
+/// The part of a well-formed time that is out of range.
 fn out_of_range(text: &str) -> &'static str {
     let number = |from: usize| text.get(from..from + 2).and_then(|part| part.parse::<u8>().ok()).unwrap_or(0);
     match (number(5), number(11), number(14), number(17)) {
@@ -86,7 +86,7 @@ const UNITS: &[(&str, i128)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// Reads `1h30m`, `-1.5s`, `0`.
+/// Parses `1h30m`, `-1.5s`, `0`.
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
@@ -126,7 +126,7 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
     i64::try_from(total).map(SignedDuration::from_nanos).map_err(|_| invalid())
 }
 
-/// `1h0m0s`, `1.5s`, `250ms`, `0s`.
+/// Formats as `1h0m0s`, `1.5s`, `250ms`, `0s`.
 pub fn duration_text(duration: SignedDuration) -> String {
     let nanos = duration.as_nanos().unsigned_abs();
     let sign = if duration.is_negative() { "-" } else { "" };

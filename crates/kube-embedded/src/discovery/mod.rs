@@ -1,10 +1,10 @@
-//! What is served, told to clients: the documents below `/api` and `/apis`.
+//! Discovery: the documents below `/api` and `/apis`.
 //!
-//! Pure functions of the rows that are served at the moment, built-in and custom, in any order. `http`
-//! chooses the form by the `Accept` header and adds the `ETag`.
+//! Pure functions of the currently served resources, built-in and custom, in any order. `http`
+//! chooses the format by the `Accept` header and adds the `ETag`.
 //!
-//! Always true: groups come in the order in which the built-in ones are known, custom ones after them by
-//! name; versions by [`order::compare`], the preferred one first; resources by name.
+//! Invariants: built-in groups come first in a fixed order, then custom groups by name. Versions are ordered by
+//! [`order::compare`], the preferred one first; resources by name.
 
 pub mod order;
 
@@ -27,7 +27,7 @@ pub fn aggregated_groups<R: Borrow<Resource>>(served: &[R]) -> Value {
     aggregated(&ordered(served, |group| !group.is_empty()))
 }
 
-/// `/api` as older clients read it. `address` is where the server can be reached, `host:port`.
+/// `/api` for older clients. `address` is the server's `host:port`.
 pub fn core_versions(address: &str) -> Value {
     json!({
         "kind": "APIVersions",
@@ -36,14 +36,14 @@ pub fn core_versions(address: &str) -> Value {
     })
 }
 
-/// `/apis` as older clients read it.
+/// `/apis` for older clients.
 pub fn group_list<R: Borrow<Resource>>(served: &[R]) -> Value {
     let rows = ordered(served, |group| !group.is_empty());
     let groups: Vec<_> = rows.chunk_by(same_group).map(|rows| Value::Object(versions(rows))).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`: nothing for a group that nobody serves.
+/// `/apis/<group>`; `None` for a group that is not served.
 pub fn group<R: Borrow<Resource>>(served: &[R], name: &str) -> Option<Value> {
     let rows = ordered(served, |group| group == name && !group.is_empty());
     if rows.is_empty() {
@@ -55,7 +55,7 @@ pub fn group<R: Borrow<Resource>>(served: &[R], name: &str) -> Option<Value> {
     Some(Value::Object(document))
 }
 
-/// `/api/v1` and `/apis/<group>/<version>`: subresources are entries of their own.
+/// `/api/v1` and `/apis/<group>/<version>`: subresources are separate entries.
 pub fn resource_list<R: Borrow<Resource>>(served: &[R], group: &str, version: &str) -> Option<Value> {
     let mut rows = ordered(served, |name| name == group);
     rows.retain(|row| &*row.version == version);
@@ -73,7 +73,7 @@ pub fn resource_list<R: Borrow<Resource>>(served: &[R], group: &str, version: &s
         "resources": resources,
     });
     if !group.is_empty() {
-        list["apiVersion"] = "v1".into(); // the core group's list was there before lists had one
+        list["apiVersion"] = "v1".into(); // the core group's list is older than `apiVersion` in lists
     }
     Some(list)
 }
@@ -151,7 +151,7 @@ fn aggregated_resource(row: &Resource) -> Value {
     document
 }
 
-/// A kind of the resource's own group version goes without it, but for custom resources.
+/// The kind's group and version are omitted if they are the resource's own, except for custom resources.
 fn response_kind(row: &Resource, group: &str, version: &str, kind: &str) -> Value {
     let (group, version) =
         if version.is_empty() && row.is_custom() { (&*row.group, &*row.version) } else { (group, version) };
@@ -186,7 +186,7 @@ fn entry(row: &Resource) -> Value {
     document
 }
 
-/// Tells clients when the form that objects are stored in has changed, without telling the form.
+/// A hash that changes with the storage version, without revealing it.
 fn storage_version_hash(row: &Resource) -> String {
     let group = if row.storage.as_ref() == "events" { "" } else { row.group.as_ref() };
     let form = format!("{group}/{}/{}", row.storage_version, row.kind);

@@ -1,18 +1,18 @@
-//! Which group and which version comes first.
+//! The order of groups and versions.
 //!
-//! Discovery tells them in this order, and clients take the first version that they find.
+//! Discovery lists them in this order, and clients use the first version.
 
 use std::{cmp::Ordering, cmp::Reverse};
 
 use crate::schema::builtin;
 
-/// Where a group stands among the built-in ones; custom groups come after all of them.
+/// The position of a built-in group; custom groups come after all of them.
 pub fn group_rank(group: &str) -> usize {
     builtin::group_order().iter().position(|known| **known == *group).unwrap_or(usize::MAX)
 }
 
-/// The order of versions: `v2` before `v1` before `v2beta1` before `v1alpha1`, and after all of them, by
-/// name, what is no version of that form.
+/// Orders versions: `v2` before `v1` before `v2beta1` before `v1alpha1`; other names come last,
+/// alphabetically.
 pub fn compare(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),

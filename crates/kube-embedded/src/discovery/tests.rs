@@ -1,9 +1,9 @@
-//! Order and form of the discovery documents.
+//! Tests of the order and form of discovery documents.
 
 use super::*;
 use crate::schema::builtin;
 
-/// A row of a group that no server has by itself.
+/// A resource of a group that is not built in.
 fn foreign(group: &str, version: &str, name: &str) -> Resource {
     let mut row = builtin::resources().swap_remove(0);
     (row.group, row.version, row.name) = (group.into(), version.into(), name.into());

@@ -1,4 +1,4 @@
-//! The errors of one validation, bounded: a request can be wrong in a million places, and many errors show a whole value.
+//! The errors of one validation, bounded: a request can have a million errors, and many of them show a whole value.
 
 use std::ops::Deref;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::FieldError;
 
-/// Bytes of the text of all errors of one request. The first error is kept whatever its size.
+/// Maximum size of all errors of one request. The first error is kept regardless of its size.
 pub const MOST_ERROR_BYTES: usize = 1 << 20;
-/// Memory of one error beside its texts, which counts as text: many short errors are bounded by it.
+/// Memory of one error besides its strings: it bounds the number of short errors.
 const OVERHEAD: usize = 128;
 
-/// A list of errors that stops to grow at [`MOST_ERROR_BYTES`]. Further errors are counted, not kept.
+/// A list of errors that stops growing at [`MOST_ERROR_BYTES`]. Further errors are counted only.
 ///
 /// Invariant: if an error was pushed, at least one is kept.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ impl FieldErrors {
 
     pub fn push(&mut self, error: FieldError) {
         let bytes = self.bytes.saturating_add(size(&error));
-        // Once one error is left out all later ones are, so that what is shown is the beginning.
+        // After the first omitted error all later ones are omitted, so that the shown errors are the first ones.
         if self.omitted > 0 || (bytes > MOST_ERROR_BYTES && !self.kept.is_empty()) {
             self.omitted = self.omitted.saturating_add(1);
         } else {
@@ -37,19 +37,19 @@ impl FieldErrors {
         }
     }
 
-    /// Adds the errors of `other`, and how many it left out.
+    /// Adds the errors of `other`, and its number of omitted errors.
     pub fn append(&mut self, other: Self) {
         let omitted = other.omitted;
         self.extend(other.kept);
         self.omit(omitted);
     }
 
-    /// Counts errors that are left out.
+    /// Counts omitted errors.
     pub fn omit(&mut self, count: usize) {
         self.omitted = self.omitted.saturating_add(count);
     }
 
-    /// The number of errors found, including those left out.
+    /// The number of errors, including omitted ones.
     pub fn len(&self) -> usize {
         self.kept.len().saturating_add(self.omitted)
     }
@@ -58,18 +58,18 @@ impl FieldErrors {
         self.kept.is_empty()
     }
 
-    /// The number of errors left out.
+    /// The number of omitted errors.
     pub fn omitted(&self) -> usize {
         self.omitted
     }
 
-    /// Whether further errors are left out. A loop whose errors are large can stop here.
+    /// Whether further errors are omitted. A loop with large errors can stop here.
     pub fn is_full(&self) -> bool {
         self.omitted > 0 || self.bytes >= MOST_ERROR_BYTES
     }
 }
 
-/// The bytes that an error holds.
+/// The memory of an error.
 fn size(error: &FieldError) -> usize {
     let value = error.value.as_ref().map_or(0, size_of_value);
     [error.path.as_str().len(), error.detail.len(), value].into_iter().fold(OVERHEAD, usize::saturating_add)

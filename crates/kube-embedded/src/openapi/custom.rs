@@ -1,4 +1,4 @@
-//! Schemas of custom resources: what the CRD says, with what every object has.
+//! Schemas of custom resources: that of the CRD with the common fields of objects.
 
 use serde_json::{Map, Value, json};
 
@@ -20,7 +20,7 @@ pub fn add(row: &Resource, schema: Value, schemas: &mut Collector<'_>) {
     }
 }
 
-/// `ships.example.com`, `v1`, `Ship` is `com.example.ships.v1.Ship`.
+/// The OpenAPI name: `ships.example.com`, `v1`, `Ship` is `com.example.ships.v1.Ship`.
 fn published_name(group: &str, version: &str, kind: &str) -> String {
     let domain: Vec<_> = group.rsplit('.').collect();
     format!("{}.{version}.{kind}", domain.join("."))
@@ -62,7 +62,7 @@ fn list(row: &Resource, element: &str) -> Value {
     list
 }
 
-/// The fields that selectors may name.
+/// The fields that field selectors support.
 fn selectable(row: &Resource) -> Option<(String, Value)> {
     let fields = row.custom.iter().flat_map(|custom| custom.selectable_fields());
     let fields: Vec<_> = fields.map(|path| json!({"fieldPath": path})).collect();
@@ -73,7 +73,7 @@ fn kind_of(row: &Resource, kind: &str) -> Value {
     json!([{"group": row.group, "version": row.version, "kind": kind}])
 }
 
-/// `apiVersion`, `kind` and `metadata`, in the words that built-in kinds have for them.
+/// `apiVersion`, `kind` and `metadata`, with the descriptions of built-in kinds.
 fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
     let text = |field| {
         let described = super::descriptions::of("io.k8s.api.core.v1.ConfigMap");
@@ -88,7 +88,7 @@ fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
     fields
 }
 
-/// Spells out what says nothing to a client that knows only OpenAPI: integers-or-strings, embedded resources.
+/// Expands extensions for clients that know only OpenAPI: int-or-string, embedded resources.
 fn complete(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     let says = |key: &str| fields.get(key) == Some(&Value::Bool(true));
@@ -112,7 +112,7 @@ fn complete(schema: &mut Value) {
     }
 }
 
-/// What a resource inside another has in any case.
+/// Adds the common fields of an embedded resource.
 fn embed(fields: &mut Map<String, Value>) {
     if let Some(properties) = fields.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         let version = "apiVersion defines the versioned schema of this representation of an object.";

@@ -1,12 +1,12 @@
-//! What Kubernetes says about its types and fields, from `data/descriptions.txt`.
+//! Descriptions of types and fields, from `data/descriptions.txt`.
 //!
-//! Read when the first OpenAPI document is asked for. The format is described at the head of the file.
+//! Parsed when the first OpenAPI document is requested. The header of the file describes the format.
 
 use std::{collections::HashMap, sync::LazyLock};
 
 use serde_json::{Deserializer, Value};
 
-/// A published type: its text, and its fields by name.
+/// The description of a type and of its fields.
 pub struct Described {
     pub text: Value,
     pub fields: HashMap<&'static str, FieldText>,
@@ -15,11 +15,11 @@ pub struct Described {
 #[derive(Clone)]
 pub struct FieldText {
     pub text: Value,
-    /// The only values there are, or null.
+    /// The enum values, or null.
     pub values: Value,
 }
 
-/// Nothing for types that are not published.
+/// `None` for types that are not published.
 pub fn of(type_name: &str) -> Option<&'static Described> {
     static ALL: LazyLock<HashMap<&str, Described>> =
         LazyLock::new(|| read(include_str!("../../data/descriptions.txt")));
@@ -51,7 +51,7 @@ fn read(text: &'static str) -> HashMap<&'static str, Described> {
     all
 }
 
-/// JSON values that follow each other on a line.
+/// The JSON values on a line.
 fn json_values(text: &str) -> impl Iterator<Item = Value> {
     Deserializer::from_str(text).into_iter().map(|value| value.expect("a generated line is JSON"))
 }

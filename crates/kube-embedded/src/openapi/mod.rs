@@ -1,11 +1,11 @@
-//! OpenAPI documents, as far as clients read them.
+//! OpenAPI documents, as far as clients use them.
 //!
-//! kubectl and Helm look for three things: the schema of a kind (`explain`, merge keys of a client-side
-//! apply), whether a kind's PATCH takes `fieldValidation` (then they leave validation to the server), and
-//! which patch types it takes. A document therefore has all schemas and one path per kind; operations that
-//! nobody looks at are left out. `http` serves and keeps what is built here.
+//! kubectl and Helm need three things: the schema of a kind (`explain`, merge keys of client-side
+//! apply), whether the PATCH of a kind supports `fieldValidation` (then they leave validation to the server), and
+//! its patch types. A document therefore has all schemas and one path per kind; unused operations
+//! are omitted. `http` serves and caches the documents.
 //!
-//! Always true: equal rows give equal documents and equal hashes.
+//! Invariant: equal resources give equal documents and equal hashes.
 
 mod custom;
 mod descriptions;
@@ -18,11 +18,11 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{builtin, resources::Resource};
 
-/// Gives the `openAPIV3Schema` of a custom resource.
+/// Returns the `openAPIV3Schema` of a custom resource.
 pub type CustomSchema<'a> = &'a dyn Fn(&Resource) -> Value;
 
-/// The shortest document of the second version in protobuf that kubectl accepts: `swagger` and
-/// `info.title`. It is asked for only about kinds that nobody serves.
+/// The shortest v2 document in protobuf that kubectl accepts: `swagger` and
+/// `info.title`. kubectl requests it only for kinds that are not served.
 pub const V2_PROTOBUF: &[u8] = b"\x0a\x032.0\x12\x0c\x0a\x0aKubernetes";
 
 /// `/openapi/v2` as JSON, as empty as [`V2_PROTOBUF`].
@@ -30,7 +30,7 @@ pub fn v2() -> Value {
     json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "1.36"}, "paths": {}})
 }
 
-/// `/openapi/v3`: where the document of each group version is.
+/// `/openapi/v3`: the paths of the documents of all group versions.
 pub fn index<R: Borrow<Resource>>(served: &[R], custom: CustomSchema) -> Value {
     let versions: BTreeSet<_> =
         served.iter().map(|row| (&*row.borrow().group, &*row.borrow().version)).collect();
@@ -45,7 +45,7 @@ pub fn index<R: Borrow<Resource>>(served: &[R], custom: CustomSchema) -> Value {
     json!({"paths": paths})
 }
 
-/// The group and version that `/openapi/v3/<path>` asks for: `api/v1`, `apis/apps/v1`.
+/// The group and version of `/openapi/v3/<path>`: `api/v1`, `apis/apps/v1`.
 pub fn group_version(path: &str) -> Option<(&str, &str)> {
     match path.strip_prefix("apis/") {
         Some(rest) => rest.split_once('/').filter(|(_, version)| !version.contains('/')),
@@ -55,14 +55,14 @@ pub fn group_version(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Changes whenever the document would; made without building it. Nothing for what nobody serves.
+/// A hash that changes with the document, computed without building it. `None` if the group version is not served.
 pub fn hash<R: Borrow<Resource>>(
     group: &str,
     version: &str,
     served: &[R],
     custom: CustomSchema,
 ) -> Option<String> {
-    /// Built-in kinds change only with the program.
+    /// Built-in kinds change only with the binary.
     static PROGRAM: LazyLock<digest::Digest> = LazyLock::new(|| {
         let tables = [
             env!("CARGO_PKG_VERSION"),
@@ -84,12 +84,12 @@ pub fn hash<R: Borrow<Resource>>(
     }
     let mut hash = String::new();
     for byte in context.finish().as_ref() {
-        let _ = write!(hash, "{byte:02X}"); // a string takes everything
+        let _ = write!(hash, "{byte:02X}"); // writing to a string cannot fail
     }
     Some(hash)
 }
 
-/// The document of one group version. Nothing for one that nobody serves.
+/// The document of one group version. `None` if it is not served.
 pub fn document<R: Borrow<Resource>>(
     group: &str,
     version: &str,
@@ -142,7 +142,7 @@ fn path_of(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// One path for a kind, with the one operation that tells most.
+/// The path of a kind, with its PATCH operation if it has one.
 fn operations(row: &Resource) -> (String, Value) {
     let namespace = if row.namespaced { "/namespaces/{namespace}" } else { "" };
     let collection = format!("/{}{namespace}/{}", path_of(&row.group, &row.version), row.name);

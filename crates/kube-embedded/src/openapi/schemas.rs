@@ -1,4 +1,4 @@
-//! Schemas of built-in types, written as Kubernetes publishes them.
+//! Schemas of built-in types, as Kubernetes publishes them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::schema::{
     types::{Field, ListMerge, Patch, Shape, Struct, TypeRef},
 };
 
-/// Collects the schemas of one document: each type once, with all that it is made of.
+/// Collects the schemas of one document: each type once, with all referenced types.
 pub struct Collector<'a> {
     group: &'a str,
     version: &'a str,
@@ -37,7 +37,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Adds a type, if it is a named one, and what stands below it.
+    /// Adds a named type and all types below it.
     pub fn add(&mut self, ty: TypeRef<'_>) {
         match ty.shape() {
             Shape::List(list) => return self.add(ty.follow(list.element)),
@@ -49,7 +49,7 @@ impl<'a> Collector<'a> {
         if let Some(described) = descriptions::of(ty.name()).filter(|described| described.text != "") {
             schema.insert("description".to_owned(), described.text.clone());
         }
-        // Held in place before its fields are walked: a type may contain itself.
+        // Inserted before its fields are visited: a type may contain itself.
         self.schemas.insert(ty.name().to_owned(), Value::Null);
         if let Shape::Struct(body) = ty.shape() {
             self.describe(ty, body, &mut schema);
@@ -88,7 +88,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// A kind of every group is one of the core group and of the document's own.
+    /// A kind of all groups is listed for the core group and for the document's group.
     fn kinds(&self, ty: TypeRef<'_>) -> Vec<Value> {
         let own = [("", "v1"), (self.group, self.version)];
         let own = if self.group.is_empty() { &own[..1] } else { &own[..] };
@@ -136,7 +136,7 @@ fn property(field: &Field, ty: TypeRef<'_>, text: Option<&FieldText>) -> Value {
         }
         _ => {}
     }
-    // A reference stands alone; what is said beside it makes it one part of the whole.
+    // A `$ref` has no siblings; with further fields it becomes an `allOf`.
     if !is_reference(ty) {
         schema.extend(inline(ty, values));
     } else if schema.is_empty() {
@@ -156,7 +156,7 @@ fn property(field: &Field, ty: TypeRef<'_>, text: Option<&FieldText>) -> Value {
     Value::Object(schema)
 }
 
-/// The stated default, or the zero that Go writes always.
+/// The default in the schema, or the zero value that Go always writes.
 fn default(field: &Field, ty: TypeRef<'_>) -> Option<Value> {
     if field.default.is_some() {
         return field.default.clone();
@@ -174,12 +174,12 @@ fn zero(ty: TypeRef<'_>) -> Option<Value> {
     }
 }
 
-/// Types with a name of their own are referred to; a list has one only in protobuf.
+/// Named types are referenced; a list has a name only in protobuf.
 fn is_reference(ty: TypeRef<'_>) -> bool {
     !ty.name().is_empty() && !matches!(ty.shape(), Shape::List(_))
 }
 
-/// A type that has no name, written where it is used.
+/// The inline schema of an unnamed type.
 fn inline(ty: TypeRef<'_>, values: &Value) -> Map<String, Value> {
     let mut schema = special(ty.shape());
     match ty.shape() {
@@ -206,7 +206,7 @@ fn inline(ty: TypeRef<'_>, values: &Value) -> Map<String, Value> {
     schema
 }
 
-/// What a list or a map consists of.
+/// The schema of an element of a list or a map.
 fn element(ty: TypeRef<'_>, values: &Value) -> Value {
     let mut schema = Map::new();
     if let Some(zero) = zero(ty) {
@@ -225,7 +225,7 @@ fn element(ty: TypeRef<'_>, values: &Value) -> Value {
     Value::Object(schema)
 }
 
-/// The words for a shape by itself.
+/// The schema fields of a shape alone.
 fn special(shape: &Shape) -> Map<String, Value> {
     let words = match shape {
         Shape::String | Shape::Duration => json!({"type": "string"}),

@@ -1,4 +1,4 @@
-//! Documents of built-in kinds, and what a custom kind adds.
+//! Tests of documents of built-in and custom kinds.
 
 use super::*;
 

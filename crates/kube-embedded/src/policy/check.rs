@@ -1,4 +1,4 @@
-//! What is wrong with the expressions of a policy, when it is written.
+//! Validation of a policy's CEL expressions on write.
 
 use serde_json::{Map, Value, json};
 
@@ -7,8 +7,8 @@ use crate::crd::cel::check::{Ty, check};
 use crate::crd::schema::Schema;
 use crate::field::{FieldError, FieldErrors, Path};
 
-/// Complaints about the expressions in `spec`; everything else about a policy is checked elsewhere. Empty
-/// expressions are not complained about here.
+/// Errors of the expressions in `spec`; other fields are validated elsewhere. Empty
+/// expressions are no error here.
 pub fn check_policy(policy: &Value) -> FieldErrors {
     let spec = &policy["spec"];
     let list = |key: &str| spec[key].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -50,10 +50,10 @@ pub fn check_policy(policy: &Value) -> FieldErrors {
     errors
 }
 
-/// Their fields can be of any type, so that none is known to be of the wanted one.
+/// Variables with fields of any type, for which types are not checked.
 const UNTYPED: [&str; 4] = ["object", "oldObject", "namespaceObject", "params"];
 
-/// A field that is an integer or a string is, to the checker, one of any type.
+/// An int-or-string field has any type for the checker.
 fn any() -> Value {
     json!({"x-kubernetes-int-or-string": true})
 }
@@ -66,7 +66,7 @@ enum Wanted {
     Any,
 }
 
-/// The type of an expression as a schema, as far as schemas know it; an error if it is not what is wanted.
+/// Returns the type of an expression as a schema, if known; an error if it is not the required one.
 fn typed(
     source: &str,
     has_params: bool,

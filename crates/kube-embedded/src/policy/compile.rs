@@ -1,4 +1,4 @@
-//! A policy, read and parsed once.
+//! Compiled policies.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub struct Compiled {
     pub variables: Vec<(String, Expression)>,
     pub validations: Vec<Validation>,
     pub annotations: Vec<Expression>,
-    /// Why it cannot be evaluated at all. Creation refuses such policies.
+    /// Why it cannot be evaluated. Creation rejects such policies.
     pub error: Option<String>,
 }
 
@@ -79,11 +79,11 @@ impl Compiled {
         Ok(())
     }
 
-    /// The variables that an expression reads, directly or through others.
+    /// The variables that an expression reads, directly or through other variables.
     pub fn needed(&self, expression: &Expression) -> BTreeSet<String> {
         let mut needed = BTreeSet::new();
         names(expression.root(), &mut needed);
-        // A variable sees only those before it.
+        // A variable can only refer to those before it.
         for (name, expression) in self.variables.iter().rev() {
             if needed.contains(name) {
                 names(expression.root(), &mut needed);

@@ -1,4 +1,4 @@
-//! Which requests a policy or a binding is about.
+//! Matching of requests to policies and bindings.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub fn is_namespace(request: &Request<'_>) -> bool {
     request.resource.group.is_empty() && request.resource.name.as_ref() == "namespaces"
 }
 
-/// Whether a request falls under `matchConstraints` or `matchResources`.
+/// Whether `matchConstraints` or `matchResources` match a request.
 pub fn matches(
     limits: &Value,
     request: &Request<'_>,
@@ -54,7 +54,7 @@ fn is_empty(selector: &Value) -> bool {
     empty("matchLabels") && empty("matchExpressions")
 }
 
-/// A `LabelSelector` of a document against the labels of another.
+/// Evaluates a `LabelSelector` for labels, both as JSON.
 pub fn label_selector_matches(selector: &Value, labels: &Value) -> bool {
     let pairs = selector["matchLabels"].as_object().into_iter().flatten();
     let requirements = selector["matchExpressions"].as_array().into_iter().flatten();
@@ -99,7 +99,7 @@ fn rule_matches(rule: &Value, equivalent: bool, request: &Request<'_>, object: O
         Some("Cluster") => !request.resource.namespaced,
         _ => true,
     };
-    // Two versions of a resource show the same objects: a rule for one is a rule for the other.
+    // Two versions of a resource have the same objects: with `Equivalent`, a rule for one matches the other.
     let version = one_of("apiVersions", &request.resource.version)
         || (equivalent
             && request.resource.storage_version != request.resource.version

@@ -1,9 +1,9 @@
-//! `ValidatingAdmissionPolicies`: expressions that decide which writes are let in.
+//! `ValidatingAdmissionPolicies`: evaluation of CEL expressions on writes.
 //!
-//! Asked once for every write, after the object has been completed and validated. Policies and their
-//! bindings are read from the store each time and compiled once per version of a policy. What cannot be
-//! evaluated follows the policy's `failurePolicy`; `authorizer` is not offered, so expressions that use it
-//! count as failed.
+//! Called once for every write, after mutating admission and validation. Policies and their
+//! bindings are read from the store each time and compiled once per version of a policy. Evaluation errors
+//! follow the policy's `failurePolicy`; `authorizer` is not supported, so expressions that use it
+//! fail.
 
 mod check;
 mod compile;
@@ -28,7 +28,7 @@ const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// Where the objects of a kind are kept that policies take parameters from.
+/// The storage of a kind that policies take parameters from.
 #[derive(Clone, Debug)]
 pub struct ParamSource {
     pub storage: Arc<str>,
@@ -40,13 +40,13 @@ pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
 
 type Versioned = (u64, Arc<Compiled>);
 
-/// The compiled policies, by uid, each with the version that was compiled.
+/// The compiled policies by uid, each with its version.
 #[derive(Default)]
 pub struct Policies {
     compiled: Mutex<HashMap<Box<str>, Versioned>>,
 }
 
-/// Why a request is refused.
+/// Why a request is denied.
 struct Denial {
     policy: String,
     binding: Option<String>,
@@ -55,8 +55,8 @@ struct Denial {
 }
 
 impl Policies {
-    /// Lets the request pass, with warnings for its author, or refuses it. `object` is the state to be
-    /// stored; `None` for a delete.
+    /// Admits the request, with warnings for the client, or denies it. `object` is the state to
+    /// store; `None` for a delete.
     pub fn evaluate(
         &self,
         store: &Store,
@@ -107,14 +107,14 @@ impl Policies {
             return compiled.clone();
         }
         let compiled = Arc::new(Compiled::new(policy.value()));
-        // Policies that are gone are evicted when others are compiled.
+        // Deleted policies are evicted when others are compiled.
         known.retain(|uid, _| current.iter().any(|policy| policy.uid == *uid));
         known.insert(policy.uid.clone(), (policy.version, compiled.clone()));
         compiled
     }
 }
 
-/// The namespace object of the request; a Namespace itself and cluster-scoped objects have none.
+/// The namespace object of the request; `None` for Namespaces and cluster-scoped objects.
 fn namespace_of(store: &Store, request: &Request<'_>) -> Result<Option<Value>> {
     if request.namespace.is_empty() || matching::is_namespace(request) {
         return Ok(None);
@@ -148,7 +148,7 @@ fn refusal(denial: &Denial, request: &Request<'_>, object: Option<&Value>) -> Ap
     error
 }
 
-/// One request against all policies.
+/// The evaluation of all policies for one request.
 struct Run<'a> {
     store: &'a Store,
     request: &'a Request<'a>,
@@ -159,7 +159,7 @@ struct Run<'a> {
     warnings: Vec<String>,
 }
 
-/// What one expression of a policy said.
+/// The result of one expression.
 enum Decision {
     Admit,
     Deny { message: String, reason: &'static str },
@@ -231,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// The parameters to evaluate with; one `None` where the policy takes none.
+    /// The parameters to evaluate with; one `None` if the policy has none.
     fn params(&self, source: Option<&ParamSource>, binding: &Value) -> Result<Vec<Option<Value>>, String> {
         let reference = &binding["spec"]["paramRef"];
         let Some(source) = source.filter(|_| !reference.is_null()) else { return Ok(vec![None]) };
@@ -283,7 +283,7 @@ impl Run<'_> {
         let inputs = self.inputs(policy, param);
         let mut errors = Vec::new();
         for condition in &policy.conditions {
-            // The namespace is not offered to match conditions.
+            // `namespaceObject` is not available in match conditions.
             match inputs.evaluate(condition) {
                 Ok(Cel::Bool(true)) => {}
                 Ok(_) => return Vec::new(),
@@ -330,7 +330,7 @@ impl Run<'_> {
     }
 }
 
-/// What expressions see, without `variables`, which are computed for each expression that asks.
+/// The variables of expressions, except `variables`, which are computed for each expression that reads them.
 struct Inputs<'p> {
     base: Context<'static>,
     largest: usize,
@@ -366,8 +366,8 @@ impl Inputs<'_> {
         }
     }
 
-    /// The policy's own variables, in order, as far as this expression needs them. One that fails is left
-    /// out, so that it fails the expression only if it is really read.
+    /// The policy's variables that this expression needs, in order. A variable that fails is
+    /// omitted, so that the expression fails only if it really reads it.
     fn variables(&self, expression: &Expression, broken: &mut Vec<(String, String)>) -> Cel {
         let needed = self.policy.needed(expression);
         let mut known = no_variables();
@@ -414,7 +414,7 @@ fn message(validation: &Validation, inputs: &Inputs<'_>) -> String {
     })
 }
 
-/// `request`, as expressions see it.
+/// The variable `request`.
 fn request_value(request: &Request<'_>) -> Value {
     let resource = request.resource;
     let kind = match (resource.group.as_ref(), resource.name.as_ref(), request.subresource) {
@@ -432,7 +432,7 @@ fn request_value(request: &Request<'_>) -> Value {
         "subResource": request.subresource, "requestSubResource": request.subresource,
         "name": request.name, "namespace": request.namespace, "options": {},
     });
-    // Empty texts are left out, as in the AdmissionReview that webhooks get.
+    // Empty strings are omitted, as in the AdmissionReview of webhooks.
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, value| value != "");
     }

@@ -1,4 +1,4 @@
-//! Policies evaluated on small requests.
+//! Tests of policies with small requests.
 
 use crate::access::User;
 use crate::schema::resources::Resource;
@@ -41,7 +41,7 @@ fn put(store: &Store, storage: &str, namespace: &str, mut object: Value) {
     runtime.block_on(store.commit(vec![change])).unwrap();
 }
 
-/// What becomes of creating a ConfigMap under one policy.
+/// Evaluates the create of a ConfigMap under one policy.
 #[expect(clippy::needless_pass_by_value, reason = "the tables read better without borrows")]
 fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
     let store = Store::in_memory();

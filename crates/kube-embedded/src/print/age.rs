@@ -1,24 +1,24 @@
-//! How long ago, as `kubectl get` shows it.
+//! Ages in the format of `kubectl get`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-/// The age of a moment that is written in an object; `<unknown>` where there is none.
+/// The age of a time in an object; `<unknown>` if absent.
 pub fn since(at: &Value, now: Timestamp) -> String {
     moment(at).map_or_else(|| "<unknown>".to_owned(), |at| human(now.duration_since(at)))
 }
 
-/// A `Time` or `MicroTime` of an object.
+/// Parses a `Time` or `MicroTime` of an object.
 pub fn moment(at: &Value) -> Option<Timestamp> {
     at.as_str()?.parse().ok()
 }
 
-/// Fewer units the longer it is: `119s`, `2m52s`, `12m`, `3h4m`, `47h`, `5d4h`, `700d`, `3y2d`, `9y`.
+/// Formats with fewer units for longer durations: `119s`, `2m52s`, `12m`, `3h4m`, `47h`, `5d4h`, `700d`, `3y2d`, `9y`.
 pub fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let years = days / 365;
-    // Clocks of two machines differ a little: the near future is now.
+    // Allows for clock skew: the near future counts as now.
     match seconds {
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
@@ -34,7 +34,7 @@ pub fn human(duration: SignedDuration) -> String {
     }
 }
 
-/// Two units, the second only if there is any of it.
+/// Two units, the second only if it is not zero.
 fn two(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 {
         format!("{large}{large_unit}")

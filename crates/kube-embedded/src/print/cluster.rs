@@ -1,4 +1,4 @@
-//! Rows of the kinds that keep, rule and describe a cluster.
+//! Rows of cluster-level kinds: nodes, storage, RBAC, admission.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,12 @@ pub fn secret(object: &Value, now: Timestamp) -> Cells {
     vec![name(object), text(&object["type"]).into(), keys.into(), age(object, now)]
 }
 
-/// Kinds of which there is nothing to say.
+/// Kinds with only a name and an age.
 pub fn name_and_age(object: &Value, now: Timestamp) -> Cells {
     vec![name(object), age(object, now)]
 }
 
-/// Kinds without any columns of their own: here the time stands as it is.
+/// Kinds without columns: name and creation timestamp, unformatted.
 pub fn name_and_time(object: &Value, _: Timestamp) -> Cells {
     vec![name(object), text(&object["metadata"]["creationTimestamp"]).into()]
 }
@@ -76,7 +76,7 @@ pub fn node(node: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-/// `RWO,ROX`: each mode once, in the order in which Kubernetes lists them.
+/// Formats access modes as `RWO,ROX`: each once, in Kubernetes' order.
 fn access_modes(modes: &Value) -> String {
     const SHORT: &[(&str, &str)] = &[
         ("ReadWriteOnce", "RWO"),
@@ -93,7 +93,7 @@ fn storage_class(object: &Value) -> &str {
     old.unwrap_or_else(|| text(&object["spec"]["storageClassName"]))
 }
 
-/// The phase, unless the object is on its way out.
+/// The phase, or `Terminating` if the object is being deleted.
 fn phase(object: &Value) -> Value {
     let leaving = !object["metadata"]["deletionTimestamp"].is_null();
     if leaving { "Terminating" } else { text(&object["status"]["phase"]) }.into()
@@ -289,7 +289,7 @@ pub fn webhooks(object: &Value, now: Timestamp) -> Cells {
     vec![name(object), items(&object["webhooks"]).len().into(), age(object, now)]
 }
 
-/// `ValidatingAdmissionPolicy`, and its mutating sister.
+/// `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy`.
 pub fn admission_policy(policy: &Value, now: Timestamp) -> Cells {
     let spec = &policy["spec"];
     let rules = items(&spec["validations"]).len() + items(&spec["mutations"]).len();
@@ -313,7 +313,7 @@ pub fn policy_binding(binding: &Value, now: Timestamp) -> Cells {
     vec![name(binding), text(&binding["spec"]["policyName"]).into(), shown.into(), age(binding, now)]
 }
 
-/// A selector as Go's protobuf prints it; this one column shows it so.
+/// A selector in the format of Go's protobuf, used by this column only.
 fn go_selector(selector: &Value) -> String {
     let labels = entries(&selector["matchLabels"]).map(|(key, value)| format!("{key}: {},", text(value)));
     let expressions = items(&selector["matchExpressions"]).iter().map(|expression| {

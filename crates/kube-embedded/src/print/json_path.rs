@@ -1,14 +1,14 @@
-//! The paths that a CRD's printer columns are written in: Kubernetes' own `JSONPath`.
+//! Kubernetes' `JSONPath` for printer columns of CRDs.
 //!
-//! Fields, indices, slices, unions, wildcards, recursive descent and filters. There are no loops, because
-//! a column is one path. A path that cannot be followed finds nothing; a path that cannot be read is `None`
-//! from [`JsonPath::parse`].
+//! Supports fields, indices, slices, unions, wildcards, recursive descent and filters. There is no `range`, because
+//! a column is one path. A path without a match finds nothing; [`JsonPath::parse`] returns `None` for an
+//! invalid path.
 
 use std::cmp::Ordering;
 
 use serde_json::Value;
 
-/// A path that has been read.
+/// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath(Vec<Step>);
 
@@ -26,13 +26,13 @@ enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bound {
-    /// `[3]`: just the one element.
+    /// `[3]`: only this element.
     One,
     End,
     At(i64),
 }
 
-/// The path leads somewhere where it cannot go on: an index into a map, a filter on a text.
+/// The path does not apply to a value: an index into a map, a filter on a string.
 struct Lost;
 
 impl JsonPath {
@@ -40,7 +40,7 @@ impl JsonPath {
         Parser::new(path).steps().map(Self)
     }
 
-    /// What the path finds first.
+    /// Returns the first match of the path.
     pub fn first<'a>(&'a self, document: &'a Value) -> Option<&'a Value> {
         follow(&self.0, vec![document]).ok()?.first().copied()
     }
@@ -50,7 +50,7 @@ struct Parser<'a> {
     rest: &'a str,
 }
 
-/// Where a name ends.
+/// Whether a character ends a name.
 fn terminates(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
         self.take(end)
     }
 
-    /// A name, in which a backslash takes the meaning from the next character.
+    /// A name; a backslash escapes the next character.
     fn field(&mut self) -> Step {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// What stands between `[?(` and `)]`; brackets within quotes do not end it.
+    /// The expression between `[?(` and `)]`; brackets within quotes do not end it.
     fn filter(&mut self) -> Option<Step> {
         let mut open = None;
         let mut end = None;
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `from:to:step`, each of which may be absent; `from` alone means that element.
+/// `from:to:step`, each optional; `from` alone selects that element.
 fn slice(text: &str) -> Option<Step> {
     let number = |part: &str| part.trim().parse::<i64>().ok();
     let mut parts = text.split(':');
@@ -228,7 +228,7 @@ fn advance<'a>(step: &'a Step, found: &[&'a Value]) -> Result<Vec<&'a Value>, Lo
             Step::Slice { from, to, step } if !value.is_null() => {
                 next.extend(elements(value.as_array().ok_or(Lost)?, *from, *to, *step)?);
             }
-            // A union goes over everything found, once for each of its branches, below.
+            // A union is applied below to all current values, once per branch.
             Step::Slice { .. } | Step::Union(_) => {}
             Step::Exists(left) => {
                 let all = value.as_array().ok_or(Lost)?.iter();
@@ -266,7 +266,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// The value and everything below it that has something below it in turn.
+/// Collects the value and all its descendants that have children.
 fn descend<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
     let below = children(value);
     if !below.is_empty() {
@@ -299,7 +299,7 @@ fn elements(list: &[Value], from: Option<i64>, to: Bound, step: i64) -> Result<V
     Ok(list[begin..end].iter().step_by(step).collect())
 }
 
-/// Compares two values of one sort; two sorts cannot be compared.
+/// Compares two values of the same type; other comparisons fail.
 fn holds(left: &Value, operator: &str, right: &Value) -> Result<bool, Lost> {
     let order = match (left, right) {
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),

@@ -1,8 +1,8 @@
-//! Objects as rows of a Table, as `kubectl get` asks for them.
+//! Server-side printing: objects as rows of a Table, for `kubectl get`.
 //!
-//! The columns stand in the resource table; here are the cells, in the same order, for every kind that has
-//! columns of its own ([`ROWS`]). Custom resources bring paths with their columns. Lists, single objects and
-//! watches all come through [`table`].
+//! The resource table defines the columns; this module has the cells, in the same order, for every kind with
+//! its own columns ([`ROWS`]). Columns of custom resources have JSON paths. Lists, single objects and
+//! watches all use [`table`].
 
 mod age;
 mod cluster;
@@ -24,7 +24,7 @@ pub type Cells = Vec<Value>;
 
 type Row = fn(&Value, Timestamp) -> Cells;
 
-/// How each kind fills its row. What is not here shows its name and when it was made.
+/// The row function of each kind. Other kinds show name and creation time.
 #[rustfmt::skip]
 const ROWS: &[(&str, &str, Row)] = &[
     ("", "ConfigMap", cluster::config_map),
@@ -84,8 +84,8 @@ const ROWS: &[(&str, &str, Row)] = &[
     ("storage.k8s.io", "VolumeAttributesClass", cluster::volume_attributes_class),
 ];
 
-/// The cells of `object` in the order of the resource's columns. The object may stand in any version that
-/// is served; of an autoscaler in version 1 only what that version can say is shown.
+/// The cells of `object` in the order of the resource's columns. The object may have any served
+/// version; an autoscaler in version 1 shows only that version's fields.
 pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Cells {
     if resource.is_custom() {
         return custom_row(&resource.columns, object, now);
@@ -98,7 +98,7 @@ fn row_of(group: &str, kind: &str) -> Row {
     found.map_or(cluster::name_and_time, |(_, _, row)| *row)
 }
 
-/// The name, then what each column's path finds.
+/// The name, then the value of each column's path.
 fn custom_row(columns: &[Column], object: &Value, now: Timestamp) -> Cells {
     let cell = |column: &Column| {
         let path = JsonPath::parse(&column.json_path);
@@ -108,7 +108,7 @@ fn custom_row(columns: &[Column], object: &Value, now: Timestamp) -> Cells {
     std::iter::once(name(object)).chain(own).collect()
 }
 
-/// A value of the wrong type for its column shows as nothing; a text column shows anything.
+/// A value of a wrong type for its column is shown as null; a string column shows any value.
 fn custom_cell(ty: &str, found: &Value, now: Timestamp) -> Value {
     match (ty, found) {
         ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => {
@@ -126,7 +126,7 @@ fn custom_cell(ty: &str, found: &Value, now: Timestamp) -> Value {
     }
 }
 
-/// What a row carries besides its cells (`includeObject`).
+/// The object in a row (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Include {
     None,
@@ -136,7 +136,7 @@ pub enum Include {
 }
 
 impl Include {
-    /// The query parameter; `None` for a word that is none of the three.
+    /// Parses the query parameter; `None` for an invalid value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "" | "Metadata" => Some(Self::Metadata),
@@ -147,18 +147,18 @@ impl Include {
     }
 }
 
-/// How a Table is wanted.
+/// Options of a Table.
 #[derive(Clone, Copy, Debug)]
 pub struct Form<'a> {
     pub include: Include,
-    /// `v1` or `v1beta1`, as the client accepts it.
+    /// `v1` or `v1beta1`, from the Accept header.
     pub version: &'a str,
-    /// Whether the columns are described; in a watch only the first event does.
+    /// Whether to describe the columns; in a watch only the first event does.
     pub headers: bool,
 }
 
-/// A whole Table of `objects`. `list_meta` is the list's `metadata`; a single object, alone or in a watch
-/// event, gives `{"resourceVersion": ...}` of its own.
+/// A Table of `objects`. `list_meta` is the list's `metadata`; for a single object, alone or in a watch
+/// event, it is `{"resourceVersion": ...}`.
 pub fn table<'a>(
     resource: &Resource,
     objects: impl IntoIterator<Item = &'a Value>,
@@ -168,7 +168,7 @@ pub fn table<'a>(
 ) -> Value {
     let rows: Vec<_> = objects.into_iter().map(|object| table_row(resource, object, form, now)).collect();
     let columns = form.headers.then(|| resource.columns.iter().map(definition).collect::<Vec<_>>());
-    // Where no kind's own printer is at work, an empty table is null in Go.
+    // Without a printer for the kind, Go writes an empty list of rows as null.
     let plain = !resource.is_custom() && resource.columns.iter().any(|c| c.name.as_ref() == "Created At");
     let rows = if rows.is_empty() && plain { Value::Null } else { rows.into() };
     json!({
@@ -215,8 +215,8 @@ pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Tim
     table_of(&shown, scale, form, now)
 }
 
-/// Annotations that stand in for fields which a version does not have. The metadata alone is shown as
-/// Kubernetes keeps it, which is without them.
+/// Annotations that represent fields missing in a version. `PartialObjectMetadata` omits them,
+/// as Kubernetes does.
 const STAND_INS: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/behavior",
     "autoscaling.alpha.kubernetes.io/conditions",
@@ -225,7 +225,7 @@ const STAND_INS: &[&str] = &[
     "deprecated.daemonset.template.generation",
 ];
 
-/// An object's metadata alone, as caches of controllers ask for it.
+/// `PartialObjectMetadata`, as metadata-only caches of controllers request it.
 pub fn partial(object: &Value, version: &str) -> Value {
     let mut metadata = object["metadata"].clone();
     if let Some(fields) = metadata.as_object_mut()
@@ -268,7 +268,7 @@ pub fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Times
     Value::Object(row)
 }
 
-/// A pod that has ended says so beside its cells, so that clients can hide it.
+/// The row condition of a terminated pod, by which clients can hide it.
 fn ended_pod(resource: &Resource, object: &Value) -> Option<Value> {
     if resource.kind.as_ref() != "Pod" || !resource.group.is_empty() {
         return None;
@@ -289,7 +289,7 @@ fn age(object: &Value, now: Timestamp) -> Value {
     age::since(&object["metadata"]["creationTimestamp"], now).into()
 }
 
-/// The text, or `otherwise` where there is none.
+/// The string, or `otherwise` if empty.
 fn or(value: &Value, otherwise: &str) -> Value {
     filled(value).unwrap_or(otherwise).into()
 }
@@ -300,7 +300,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
     found.map(|condition| text(&condition["status"]))
 }
 
-/// The name, marked if one of these annotations makes the object the default of its kind.
+/// The name, with a mark if one of these annotations makes the object the default of its kind.
 fn is_default(object: &Value, annotations: &[&str]) -> Value {
     let set = |key: &&str| text(&object["metadata"]["annotations"][*key]) == "true";
     let mark = if annotations.iter().any(set) { " (default)" } else { "" };

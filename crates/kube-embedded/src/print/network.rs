@@ -1,4 +1,4 @@
-//! Rows of the kinds that carry traffic.
+//! Rows of networking kinds.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn external_address(service: &Value) -> String {
     }
 }
 
-/// The addresses of load balancers, each once, in order.
+/// The addresses of load balancers, without duplicates, sorted.
 fn balancers(status: &Value) -> BTreeSet<&str> {
     let points = items(&status["loadBalancer"]["ingress"]).iter();
     points.filter_map(|point| filled(&point["ip"]).or(filled(&point["hostname"]))).collect()
@@ -65,7 +65,7 @@ pub fn ingress(ingress: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-/// The first three hosts; what comes after is counted in rules, as Kubernetes does.
+/// The first three hosts; the rest is counted in rules, as in Kubernetes.
 fn hosts(rules: &[Value]) -> String {
     let mut list = Vec::new();
     let mut more = false;
@@ -124,7 +124,7 @@ fn first_three(all: &[impl AsRef<str>]) -> String {
     if all.len() > 3 { format!("{first} + {} more...", all.len() - 3) } else { first }
 }
 
-/// As [`first_three`], with a word for none.
+/// As [`first_three`], with `<unset>` for none.
 fn three_or_unset(all: &[impl AsRef<str>]) -> String {
     let shown = first_three(all);
     if shown.is_empty() { "<unset>".to_owned() } else { shown }

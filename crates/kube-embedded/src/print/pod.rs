@@ -1,7 +1,7 @@
-//! What a pod is doing, in one word: the busiest cell of all tables.
+//! The state of a pod in its row.
 //!
-//! The word comes from the container that holds the pod up: the first init container that has not finished,
-//! else the last container with something to say, else the phase.
+//! The status column shows the reason of the container that blocks the pod: the first init container that has not finished,
+//! else a main container with a reason, else the phase.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,13 +10,13 @@ use super::age::moment;
 use super::condition;
 use crate::rules::read::{filled, int, items, text, truth};
 
-/// What the row of a pod shows.
+/// The state shown in a pod's row.
 pub struct State {
     pub ready: usize,
     pub total: usize,
     pub reason: String,
     pub restarts: i64,
-    /// When the last restart was.
+    /// The time of the last restart.
     pub restarted: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ pub fn state(pod: &Value) -> State {
     state
 }
 
-/// The part of the main containers, last to first, so that the first one has the last word.
+/// Evaluates the main containers, last to first, so that the first one takes precedence.
 fn containers(status: &Value, state: &mut State) {
     let mut running = false;
     let mut failure = None;
@@ -115,7 +115,7 @@ fn containers(status: &Value, state: &mut State) {
     }
 }
 
-/// Adds a container's restarts, and notes the latest.
+/// Adds a container's restarts, and records the latest time.
 fn count(container: &Value, restarts: &mut i64, restarted: &mut Option<Timestamp>) {
     *restarts = restarts.saturating_add(int(&container["restartCount"]));
     *restarted = (*restarted).max(moment(&container["lastState"]["terminated"]["finishedAt"]));

@@ -1,4 +1,4 @@
-//! Labels and selectors in one line.
+//! Labels and selectors formatted in one line.
 
 use serde_json::Value;
 
@@ -15,12 +15,12 @@ pub fn pairs(labels: &Value) -> String {
     pairs.join(",")
 }
 
-/// A label selector as one would type it, or `<none>`.
+/// A label selector in kubectl's syntax, or `<none>`.
 pub fn selector(selector: &Value) -> String {
     or_none(requirements(selector))
 }
 
-/// A label selector as one would type it: `a=1,b in (x,y),!c`, ordered by key.
+/// A label selector in kubectl's syntax: `a=1,b in (x,y),!c`, sorted by key.
 pub fn requirements(selector: &Value) -> String {
     let equal =
         entries(&selector["matchLabels"]).map(|(key, v)| (key.as_str(), format!("{key}={}", text(v))));

@@ -1,4 +1,4 @@
-//! Rows and tables as kubectl shows them.
+//! Tests of rows and tables.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Rows of the kinds that run pods, and of those that bound and scale them.
+//! Rows of workload kinds, and of disruption budgets and autoscalers.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ pub fn daemon_set(object: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-/// The conditions that show as a Job's status, the first that holds.
+/// The conditions shown as a Job's status; the first true one counts.
 const JOB_STATES: &[(&str, &str)] = &[("Complete", "Complete"), ("Failed", "Failed")];
 const JOB_LATER_STATES: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
@@ -215,9 +215,9 @@ pub fn autoscaler(object: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-/// What an autoscaler aims at and where it stands: `cpu: 12%/80%`, at most two of them.
+/// Current and target values of an autoscaler: `cpu: 12%/80%`, at most two.
 fn targets(spec: &Value, status: &Value) -> String {
-    // Version 1 knows one metric, in fields of its own.
+    // Version 1 has one metric, in its own fields.
     let old = &spec["targetCPUUtilizationPercentage"];
     if old.is_number() {
         let target = json!({"metrics": [resource_metric(old)]});
@@ -239,7 +239,7 @@ fn resource_metric(utilization: &Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// One metric: the current value and the wanted one.
+/// One metric: current and target value.
 fn aim(metric: &Value, status: &Value) -> String {
     let kind = text(&metric["type"]);
     let field = match kind {

@@ -1,11 +1,10 @@
-//! Small checks that all kinds share, with the exact words of Kubernetes.
+//! Field checks shared by all kinds, with the exact messages of Kubernetes.
 //!
-//! Two layers. The functions that return `Vec<String>` judge a text and say what is wrong with it; the
-//! functions that take an [`At`] judge what stands at a place of an object and file the complaint under
-//! the path of that place. The rules of the kinds are built from the second sort.
+//! Two layers. Functions that return `Vec<String>` check a string and return error messages. Functions that
+//! take an [`At`] check the value at a path of an object and report errors under that path. The rules of the kinds use the second layer.
 //!
-//! Always true: nothing here panics, whatever the object looks like; a value of the wrong JSON type
-//! counts as absent, because decoding has refused it before.
+//! Invariant: nothing here panics for any object. A value of the wrong JSON type
+//! counts as absent, because decoding has rejected it before.
 
 mod at;
 pub mod quantity;
@@ -61,7 +60,7 @@ fn lower_or_digit(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Begins with `first`, ends with `last`, and has only `inner` in between.
+/// Starts with `first`, ends with `last`, and has only `inner` in between.
 fn is_word(text: &str, first: fn(u8) -> bool, inner: fn(u8) -> bool, last: fn(u8) -> bool) -> bool {
     match text.as_bytes() {
         [] => false,
@@ -115,7 +114,7 @@ fn subdomain_within(text: &str, length_words: String) -> Vec<String> {
     wrong
 }
 
-/// RFC 1123 subdomain that may also have underscores (DNS search paths).
+/// RFC 1123 subdomain that may also contain underscores (DNS search paths).
 pub fn dns_subdomain_underscored(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -143,7 +142,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// `*.` and a subdomain, 253 bytes.
+/// `*.` followed by a subdomain, 253 bytes.
 pub fn dns_wildcard(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if text.len() > 253 {
@@ -282,7 +281,7 @@ pub fn http_header_name(text: &str) -> Vec<String> {
     vec![with_pattern(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// What can stand in a URL's path between two slashes.
+/// A URL path segment.
 pub fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -298,13 +297,13 @@ pub fn ip(text: &str) -> Vec<String> {
     }
 }
 
-/// Files each complaint of `judge` about the text at `at`.
+/// Reports each message of `judge` about the string at `at`.
 pub fn text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let text = at.text();
     errs.extend(judge(text).into_iter().map(|words| FieldError::invalid(&at.path, text, words)));
 }
 
-/// Required, and then judged.
+/// A required string, checked by `judge`.
 pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -313,7 +312,7 @@ pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldEr
     }
 }
 
-/// Required, without any further demand.
+/// A required value.
 pub fn required(at: &At, errs: &mut FieldErrors) {
     if at.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -332,7 +331,7 @@ pub fn positive(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A number, if there is one, within limits.
+/// An optional number within limits.
 pub fn within(at: &At, low: i64, high: i64, errs: &mut FieldErrors) {
     if let Some(number) = at.number()
         && !(low..=high).contains(&number)
@@ -358,7 +357,7 @@ pub fn number_or_percent(at: &At, errs: &mut FieldErrors) {
     if at.value.is_some_and(Value::is_string) { text(at, percent, errs) } else { not_negative(at, errs) }
 }
 
-/// The percentage that stands there, if it is one.
+/// The percentage at this path, if it is one.
 pub fn percent_of(at: &At) -> Option<i64> {
     at.text().strip_suffix('%').and_then(|digits| digits.parse().ok())
 }
@@ -369,14 +368,14 @@ pub fn at_most_hundred_percent(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// One of a few words; `""` is complained about as unsupported as well.
+/// An enum value; `""` is unsupported as well.
 pub fn one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     if !supported.contains(&at.text()) {
         errs.push(FieldError::unsupported(&at.path, at.text(), supported));
     }
 }
 
-/// One of a few words, and required.
+/// A required enum value.
 pub fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -385,7 +384,7 @@ pub fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     }
 }
 
-/// The labels of an object, a template or a selector: complaints stand at the map.
+/// The labels of an object, a template or a selector; errors are reported at the map.
 pub fn labels(at: &At, errs: &mut FieldErrors) {
     for (key, value) in at.entries() {
         label_name(key, &at.path, errs);
@@ -414,7 +413,7 @@ pub fn annotations(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Whether this is one of the four operators that every selector knows; complains if its values do not fit it.
+/// Whether this is one of the four operators of every selector; reports values that do not match it.
 pub fn set_operator(operator: &At, values: &At, errs: &mut FieldErrors) -> bool {
     match operator.text() {
         "In" | "NotIn" => {
@@ -449,7 +448,7 @@ pub fn label_selector(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Whether a label selector picks something with these labels. One that cannot be read picks nothing.
+/// Whether a label selector matches these labels. An invalid selector matches nothing.
 pub fn selector_picks(selector: &At, labels: &At) -> bool {
     let label = |key: &str| labels.value.and_then(|map| map.get(key)).and_then(Value::as_str);
     let exact = selector.get("matchLabels").entries().all(|(key, value)| label(key) == Some(value.text()));
@@ -468,7 +467,7 @@ pub fn selector_picks(selector: &At, labels: &At) -> bool {
         })
 }
 
-/// A selector without any demand.
+/// A selector without requirements.
 pub fn selector_is_empty(selector: &At) -> bool {
     selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty()
 }
@@ -517,14 +516,14 @@ fn condition_reason(text: &str) -> Vec<String> {
     vec![with_pattern(words, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
 }
 
-/// `Invalid value: ...: field is immutable` when two places differ.
+/// Reports `Invalid value: ...: field is immutable` if the values differ.
 pub fn immutable(new: &At, old: &At, errs: &mut FieldErrors) {
     if new.json() != old.json() {
         errs.push(FieldError::invalid(&new.path, new.json(), IMMUTABLE));
     }
 }
 
-/// As [`immutable`], for one of Go's own structures.
+/// As [`immutable`], for a Go struct.
 pub fn immutable_structure(new: &At, old: &At, errs: &mut FieldErrors) {
     if new.json() != old.json() {
         errs.push(FieldError::invalid(&new.path, new.go(), IMMUTABLE));

@@ -1,4 +1,4 @@
-//! Lease, `RuntimeClass`, `CertificateSigningRequest`, `APIService`, and the kinds of dynamic resources.
+//! Lease, `RuntimeClass`, `CertificateSigningRequest`, `APIService`, and the kinds of dynamic resource allocation.
 
 use std::collections::HashSet;
 
@@ -116,7 +116,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// Coordinated leader election is off here, as it is by default.
+/// Coordinated leader election is disabled, as by default in Kubernetes.
 fn uncoordinated(lease: &mut Value) {
     let spec = members(lease, "spec");
     spec.remove("strategy");
@@ -232,7 +232,7 @@ fn validate_request(request: &Value) -> FieldErrors {
     errs
 }
 
-/// What is wrong with the PEM of a certificate request, which stands there in base64.
+/// Returns the error of a base64-encoded PEM certificate request.
 fn not_a_request(encoded: &str) -> Option<&'static str> {
     let bytes = STANDARD.decode(encoded).unwrap_or_default();
     let Some(pem) = x509_parser::pem::Pem::iter_from_buffer(&bytes).next().and_then(Result::ok) else {
@@ -274,7 +274,7 @@ fn signer_name(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Complains about the first bad label of a part of the name.
+/// Reports the first invalid label of a part of the name.
 fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let bad = part.split('.').map(|label| (label, judge(label))).find(|(_, wrong)| !wrong.is_empty());
     for (label, words) in
@@ -309,7 +309,7 @@ fn request_conditions(conditions: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// What an update of a signing request may set.
+/// The status field that an update of a `CertificateSigningRequest` may set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setting {
     Nothing,
@@ -326,7 +326,7 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
     };
     for kind in ["Approved", "Denied", "Failed"] {
         let (now, was) = (conditions(new, kind), conditions(old, kind));
-        let decided = kind != "Failed"; // decisions come through `/approval`, which `access::csr` judges
+        let decided = kind != "Failed"; // decisions come through `/approval`, which `access::csr` checks
         let verb = match now.len().cmp(&was.len()) {
             std::cmp::Ordering::Less => "remove",
             std::cmp::Ordering::Greater if decided => "add",
@@ -351,7 +351,7 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
     errs
 }
 
-/// Why this, in base64, is no chain of certificates; nothing is one.
+/// Returns why a base64-encoded value is no chain of certificates; an empty value is valid.
 fn not_certificates(encoded: &str) -> Option<String> {
     let pem = STANDARD.decode(encoded).unwrap_or_default();
     if pem.is_empty() {
@@ -425,7 +425,7 @@ fn validate_api_service(service: &Value) -> FieldErrors {
     errs
 }
 
-/// Requests for devices are for one device, unless they say otherwise.
+/// Device requests default to exactly one device.
 fn default_devices(claim: &mut Value) {
     fn complete(request: &mut Map<String, Value>) {
         fill_text(request, "allocationMode", "ExactCount");

@@ -1,6 +1,6 @@
-//! How the kinds differ at the verbs: what a deletion answers, what a PUT may do, what `/status` takes.
+//! REST strategies: differences between the kinds in DELETE, PUT and `/status`.
 //!
-//! Facts of Kubernetes 1.36's registries, one function a question. Custom resources differ in nothing.
+//! Facts from the registries of Kubernetes 1.36, one function per question. Custom resources have no differences.
 
 use crate::control::Propagation;
 use crate::schema::resources::Resource;
@@ -9,7 +9,7 @@ fn is(resource: &Resource, group: &str, names: &[&str]) -> bool {
     !resource.is_custom() && resource.group.as_ref() == group && names.contains(&resource.name.as_ref())
 }
 
-/// Deleting at once answers the object instead of a Status.
+/// An immediate deletion returns the object instead of a Status.
 pub fn deletion_answers_object(resource: &Resource) -> bool {
     const CORE: &[&str] = &[
         "namespaces",
@@ -28,7 +28,7 @@ pub fn deletion_answers_object(resource: &Resource) -> bool {
         || (!resource.is_custom() && resource.group.as_ref() == "resource.k8s.io")
 }
 
-/// A PUT to a name that is free creates.
+/// PUT creates an object that does not exist.
 pub fn creates_on_update(resource: &Resource) -> bool {
     is(resource, "", &["endpoints", "events", "limitranges", "services"])
         || is(resource, "events.k8s.io", &["events"])
@@ -41,7 +41,7 @@ pub fn creates_on_update(resource: &Resource) -> bool {
         )
 }
 
-/// A PUT must say which version it replaces.
+/// PUT requires a resourceVersion.
 pub fn is_conditional(resource: &Resource) -> bool {
     resource.is_custom()
         || is(resource, "node.k8s.io", &["runtimeclasses"])
@@ -57,7 +57,7 @@ pub fn is_conditional(resource: &Resource) -> bool {
         || (!resource.is_custom() && resource.group.as_ref() == "admissionregistration.k8s.io")
 }
 
-/// Which part of the metadata a write to `/status` may change, beside the managed fields.
+/// The metadata fields that a write to `/status` may change, besides the managed fields.
 pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
     const MOST: &[&str] = &["labels", "annotations", "ownerReferences", "finalizers", "managedFields"];
     if is(resource, "apps", &["deployments"]) {
@@ -77,14 +77,14 @@ pub fn status_metadata(resource: &Resource) -> &'static [&'static str] {
     if restricted || resource.is_custom() { &["managedFields"] } else { MOST }
 }
 
-/// Said to whoever deletes one without saying what becomes of its dependents.
+/// The warning for deletions without a propagation policy.
 pub fn deletion_warning(resource: &Resource) -> Option<&'static str> {
     is(resource, "batch", &["jobs"]).then_some(
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
     )
 }
 
-/// Where Kubernetes keeps an object; one of its messages says so.
+/// The etcd path of an object, which one of Kubernetes' messages contains.
 pub fn storage_path(resource: &Resource, namespace: &str, name: &str) -> String {
     let place = match (resource.group.as_ref(), resource.name.as_ref()) {
         (group, plural) if resource.is_custom() => format!("{group}/{plural}"),
@@ -98,7 +98,7 @@ pub fn storage_path(resource: &Resource, namespace: &str, name: &str) -> String 
     if namespace.is_empty() { format!("/{place}/{name}") } else { format!("/{place}/{namespace}/{name}") }
 }
 
-/// What becomes of dependents when the request does not say.
+/// The propagation policy if the request has none.
 pub fn default_propagation(resource: &Resource) -> Propagation {
     if is(resource, "batch", &["jobs"]) || is(resource, "", &["replicationcontrollers"]) {
         Propagation::Orphan

@@ -1,16 +1,16 @@
-//! The difference of two texts, as Kubernetes appends it to some refusals: a unified diff without file names.
+//! Unified diff of two texts without file names, as Kubernetes appends it to some errors.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Lines around a change that are shown with it.
+/// Context lines around a change.
 const CONTEXT: usize = 3;
 
 /// Above this many pairs of lines the whole text counts as changed.
 const MOST_PAIRS: usize = 1 << 22;
 
-/// From this many lines on, frequent lines begin no run.
+/// From this many lines on, frequent lines do not start a run.
 const LONG: usize = 200;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -20,7 +20,7 @@ enum Line<'a> {
     New(&'a str),
 }
 
-/// Hunks of the form `@@ -6,7 +6,7 @@`, each line ended; empty if the texts are equal.
+/// Returns hunks of the form `@@ -6,7 +6,7 @@`; empty if the texts are equal.
 pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let lines = script(&old, &new);
@@ -28,7 +28,7 @@ pub fn unified(old: &str, new: &str) -> String {
     let mut text = String::new();
     let mut rest = changed.as_slice();
     while let Some(&first) = rest.first() {
-        // Changes whose surroundings touch are one hunk.
+        // Changes with touching context are one hunk.
         let joined = rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT + 1).count();
         let last = rest[joined];
         rest = &rest[joined + 1..];
@@ -59,8 +59,8 @@ fn hunk(lines: &[Line<'_>], from: usize, to: usize, text: &mut String) {
     }
 }
 
-/// The way from old to new, removals first. What is kept is found as Python's `difflib` finds it: the longest
-/// common run, the first of equals, then the same on both sides of it.
+/// The edit script, removals first. Common lines are found as in Python's `difflib`: the longest
+/// common run, the first of equals, then recursively on both sides of it.
 fn script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     let mut kept = Vec::new();
     if old.len().saturating_mul(new.len()) <= MOST_PAIRS {
@@ -88,14 +88,14 @@ fn script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     lines
 }
 
-/// Lines that both texts have, by where they begin in each.
+/// A run of common lines, by its start in each text.
 struct Run {
     old: usize,
     new: usize,
     length: usize,
 }
 
-/// Where each line stands in a text. In a long one, lines that come often say little and begin no run.
+/// The positions of each line in a text. In a long text, frequent lines do not start a run.
 fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in lines.iter().enumerate() {
@@ -115,7 +115,7 @@ fn longest(
     places: &HashMap<&str, Vec<usize>>,
 ) -> Run {
     let mut best = Run { old: olds.start, new: news.start, length: 0 };
-    // The lengths of the runs that end at the line before, by where they end in the new text.
+    // Lengths of the runs that end at the previous line, by their end in the new text.
     let mut ending: HashMap<usize, usize> = HashMap::new();
     for i in olds.clone() {
         let mut next = HashMap::new();
@@ -128,7 +128,7 @@ fn longest(
         }
         ending = next;
     }
-    // Frequent lines join a run that lies beside them.
+    // Frequent lines extend an adjacent run.
     while best.old > olds.start && best.new > news.start && old[best.old - 1] == new[best.new - 1] {
         best = Run { old: best.old - 1, new: best.new - 1, length: best.length + 1 };
     }
@@ -158,7 +158,7 @@ mod tests {
             "@@ -7,7 +7,7 @@\n 7\n 8\n 9\n-10\n+x\n 11\n 12\n 13\n@@ -18,3 +18,4 @@\n 18\n 19\n 20\n+21\n"
         );
         assert_eq!(unified("a\nb", "a\nb"), "");
-        // The longest run is kept, though a shorter one begins earlier.
+        // The longest run is kept, although a shorter one begins earlier.
         assert_eq!(unified("{\na\nb", "{\nc\n{\na\nb"), "@@ -1,3 +1,5 @@\n+{\n+c\n {\n a\n b\n");
     }
 }

@@ -1,7 +1,7 @@
-//! Events, which two groups show in two forms; the core form is stored.
+//! Events, which exist in two API groups; the core form is stored.
 //!
-//! [`to_core`] and [`from_core`] are inverse to each other on what both forms can say. Requests to
-//! `events.k8s.io` are checked more strictly than those to the core group.
+//! [`to_core`] and [`from_core`] are inverse for everything that both forms can express. Requests to
+//! `events.k8s.io` are validated more strictly than those to the core group.
 
 use serde_json::{Map, Value};
 
@@ -31,7 +31,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// How the fields are called: core, events.k8s.io.
+/// The field names: core, events.k8s.io.
 const NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -42,15 +42,15 @@ const NAMES: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// Rewrites an `events.k8s.io/v1` Event as a core one.
+/// Converts an `events.k8s.io/v1` Event to a core one.
 pub fn to_core(event: &mut Value) {
     rename(event, "v1", |(core, own)| (own, core));
 }
 
-/// Rewrites a core Event as an `events.k8s.io/v1` one.
+/// Converts a core Event to an `events.k8s.io/v1` one.
 pub fn from_core(event: &mut Value) {
     rename(event, "events.k8s.io/v1", |(core, own)| (core, own));
-    // Only the core form always tells who reports.
+    // Only the core form always has the reporter.
     if let Some(fields) = event.as_object_mut() {
         let reporter = |name: &str| matches!(name, "reportingController" | "reportingInstance");
         fields.retain(|name, value| !(reporter(name) && empty(value)));
@@ -73,7 +73,7 @@ fn rename(
     fields.extend(renamed);
 }
 
-/// Checks of both groups; `reporter` is what the group calls the reporting component.
+/// Checks of both groups; `reporter` is the group's name of the reporting component.
 fn validate_common(event: &Value, reporter: &str) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let namespace = text(&event["metadata"]["namespace"]);
@@ -158,7 +158,7 @@ fn validate_strict_change(new: &Value, old: &Value) -> FieldErrors {
     for (field, shown) in [
         ("involvedObject", "involvedObject"),
         ("reason", "reason"),
-        ("reason", "reason"), // told twice, by a slip of Kubernetes
+        ("reason", "reason"), // reported twice, a bug of Kubernetes
         ("message", "message"),
         ("source", "source"),
         ("firstTimestamp", "firstTimestamp"),

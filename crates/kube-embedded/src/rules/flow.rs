@@ -1,4 +1,4 @@
-//! `FlowSchema` and `PriorityLevelConfiguration`: stored as they are, without effect.
+//! `FlowSchema` and `PriorityLevelConfiguration`: validated and stored, without effect.
 
 use std::collections::HashSet;
 
@@ -134,7 +134,7 @@ fn schema_rule(rule: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Required, and a star stands alone.
+/// Required; a `*` must be the only element.
 fn listed(list: &At, required: &str, what: &str, errs: &mut FieldErrors) {
     if list.is_empty() {
         errs.push(FieldError::required(&list.path, required));

@@ -1,10 +1,10 @@
-//! Structures as Go shows those that Kubernetes keeps inside: every member, in the order of its source.
+//! The Go representation of internal structs: all fields, in the order of the Go source.
 //!
-//! Some refusals end with the difference of two such structures, so names, order and absent members count.
-//! The table beside this file has a row for each: its members as `GoName:how`, or `GoName=jsonName:how` where
-//! the published name does not follow from Go's. How a member is shown: `s` text, `b` truth, `n` number and
-//! `q` amount, each with its zero; `L` a label selector; `?` what is there or null; `[T` a list of, `*T` a
-//! pointer to and `=T` another structure.
+//! Some errors end with the diff of two such structs, so names, order and absent fields matter.
+//! The table beside this file has a row for each: its fields as `GoName:type`, or `GoName=jsonName:type` if
+//! the JSON name does not follow from the Go name. Types: `s` string, `b` bool, `n` number and
+//! `q` quantity, each with its zero value; `L` a label selector; `?` any value or null; `[T` a list of, `*T` a
+//! pointer to and `=T` another struct.
 
 use serde_json::{Value, json};
 
@@ -12,12 +12,12 @@ use super::diff;
 
 const TABLE: &str = include_str!("go_structs.txt");
 
-/// The difference of two structures of a kind.
+/// The diff of two structs of a kind.
 pub fn difference(kind: &str, old: &Value, new: &Value) -> String {
     diff::unified(&structure(kind, old, 0), &structure(kind, new, 0))
 }
 
-/// A structure that stands at a level; one space for each.
+/// Formats a struct at an indentation level of one space each.
 fn structure(kind: &str, value: &Value, level: usize) -> String {
     let row = TABLE.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' ')).unwrap_or_default();
     let member = |entry: &str| {
@@ -59,7 +59,7 @@ fn member(how: &str, given: Option<&Value>, level: usize) -> String {
     }
 }
 
-/// What has no structure of Go's own: maps, lists of texts, texts and numbers.
+/// Formats values without a Go struct: maps, lists, strings and numbers.
 fn plain(value: &Value, level: usize) -> String {
     match value {
         Value::Array(list) => {
@@ -69,7 +69,7 @@ fn plain(value: &Value, level: usize) -> String {
             let entry = |(key, v): (&String, &Value)| format!("{}: {}", json!(key), plain(v, level + 1));
             lines(&map.iter().map(entry).collect::<Vec<_>>(), '{', '}', level)
         }
-        // Go's encoder keeps its output fit for HTML.
+        // Go's encoder escapes HTML.
         text @ Value::String(_) => {
             text.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
         }
@@ -85,7 +85,7 @@ fn lines(parts: &[String], open: char, close: char, level: usize) -> String {
     format!("{open}\n{inner}{}\n{outer}{close}", parts.join(&format!(",\n{inner}")))
 }
 
-/// `dnsPolicy` of `DNSPolicy`: the leading capitals, but for one that begins a word, are small.
+/// `dnsPolicy` for `DNSPolicy`: the leading capitals become lower case, except the one that begins a word.
 fn published(name: &str) -> String {
     let capitals = name.chars().take_while(char::is_ascii_uppercase).count();
     let first = if capitals > 1 && capitals < name.len() { capitals - 1 } else { capitals };

@@ -1,7 +1,7 @@
-//! What the kinds demand beyond their shape: defaults, strategy and validation, one [`Rules`] per kind.
+//! Rules of the kinds beyond their schema: defaulting, strategy and validation, one [`Rules`] per kind.
 //!
-//! Everything here is pure: no store, no clock, no randomness. What needs those (addresses of Services,
-//! the default `StorageClass`, quota) is admission. Kinds without a row follow [`PLAIN`].
+//! Pure: no store, no clock, no randomness. Cluster IPs of Services,
+//! the default `StorageClass` and quota need those and are admission. Kinds without a row use [`PLAIN`].
 
 pub mod check;
 pub mod conduct;
@@ -25,63 +25,63 @@ use serde_json::Value;
 
 use crate::field::FieldErrors;
 
-/// When `metadata.generation` moves.
+/// When `metadata.generation` is incremented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
-    /// The kind has none.
+    /// The kind has no generation.
     Absent,
-    /// When anything but metadata and status changes.
+    /// When anything except metadata and status changes.
     Content,
-    /// The same, but new objects have none yet (`CSIDriver`).
+    /// The same, but new objects have none (`CSIDriver`).
     ContentOnceChanged,
     /// Also when the annotations change (Deployment).
     ContentAndAnnotations,
     /// Also when the labels change (`EndpointSlice`).
     ContentAndLabels,
-    /// It is there and never moves (`PriorityClass`).
+    /// Set and never incremented (`PriorityClass`).
     Fixed,
 }
 
-/// Which names a kind's objects may have.
+/// Valid names of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// RFC 1123 subdomain, 253 bytes: most kinds.
     Subdomain,
     /// RFC 1123 label, 63 bytes: namespaces, services.
     Label,
-    /// Whatever can stand in a path: RBAC kinds and a few more.
+    /// Any path segment: RBAC kinds and a few more.
     PathSegment,
 }
 
-/// What one kind demands. The functions get the object in the stored version of its kind.
+/// The rules of one kind. The functions get the object in the stored version of its kind.
 #[derive(Clone, Copy)]
 pub struct Rules {
     pub group: &'static str,
     pub kind: &'static str,
     pub naming: Naming,
     pub generation: Generation,
-    /// Objects keep the status they are created with, although there is a status subresource (Node).
+    /// A create keeps the status, although there is a status subresource (Node).
     pub status_on_create: bool,
     /// Finalizers need no domain.
     pub any_finalizer: bool,
-    /// Fills in what is absent; runs on every write, and on what is decoded before a patch.
+    /// Sets defaults; runs on every write, and on the decoded object before a patch.
     pub default: fn(&mut Value),
-    /// Prepares an object that is about to be created (initial status, derived fields). The generic part,
-    /// dropping the client's status, has been done.
+    /// Prepares an object for creation (initial status, derived fields). The generic strategy has
+    /// already dropped the client's status.
     pub create: fn(&mut Value),
-    /// Prepares a change of the main resource: (new, old). Keeping the old status has been done.
+    /// Prepares an update of the main resource: (new, old). The old status is already restored.
     pub update: fn(&mut Value, &Value),
-    /// Complaints about an object to be created (its metadata is checked elsewhere).
+    /// Errors of an object to create (metadata is validated separately).
     pub validate: fn(&Value) -> FieldErrors,
-    /// Complaints about a change: (new, old). Includes those of `validate` where they apply to updates.
+    /// Errors of an update: (new, old). Includes those of `validate` where they apply to updates.
     pub validate_update: fn(&Value, &Value) -> FieldErrors,
-    /// Complaints about a change through `/status`: (new, old).
+    /// Errors of an update through `/status`: (new, old).
     pub validate_status: fn(&Value, &Value) -> FieldErrors,
     /// `Warning` headers for a create (`None`) or an update.
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
 }
 
-/// The rules of a kind that has none of its own.
+/// The rules of a kind without a row.
 pub const PLAIN: Rules = Rules {
     group: "",
     kind: "",
@@ -98,7 +98,7 @@ pub const PLAIN: Rules = Rules {
     warnings: |_, _| Vec::new(),
 };
 
-/// Every kind that has rules of its own.
+/// The rules of all kinds with a row.
 const ALL: &[&[Rules]] = &[
     cluster::RULES,
     core::cluster::RULES,
@@ -117,10 +117,10 @@ const ALL: &[&[Rules]] = &[
     crate::crd::RULES,
 ];
 
-/// Custom resources: every one counts its generations.
+/// Custom resources: all have a generation.
 pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
 
-/// All complaints about an object of a built-in kind that is to be created, metadata included.
+/// All errors of creating an object of a built-in kind, metadata included.
 pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> FieldErrors {
     let meta = &object["metadata"];
     let mut errs = if rules.any_finalizer {
@@ -132,7 +132,7 @@ pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> Field
     errs
 }
 
-/// All complaints about a change of the main resource of a built-in kind, metadata included.
+/// All errors of updating the main resource of a built-in kind, metadata included.
 pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
     let mut errs = if rules.any_finalizer {
         meta::validate_custom_update(&new["metadata"], &old["metadata"], namespaced)
@@ -148,8 +148,8 @@ pub fn of(group: &str, kind: &str) -> &'static Rules {
     ALL.iter().copied().flatten().find(|rules| rules.group == group && rules.kind == kind).unwrap_or(&PLAIN)
 }
 
-/// The warning that comes with every request about a kind that is on its way out, reads and failures
-/// included.
+/// The warning on every request for a deprecated kind, including reads and failed
+/// requests.
 pub fn deprecation(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         ("", "Endpoints") => {

@@ -1,6 +1,6 @@
-//! Policies that change objects, as far as their shape goes: they are stored, and not yet evaluated.
+//! Mutating admission policies: validated and stored, not evaluated yet.
 //!
-//! They share what [`super::webhooks`] knows of policies that judge.
+//! Shares code with validating policies in [`super::webhooks`].
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// How a mutation is written: the word in `patchType`, and where its expression stands.
+/// The forms of a mutation: the value of `patchType`, and the field of its expression.
 const FORMS: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
 fn validate_policy(policy: &Value) -> FieldErrors {
@@ -61,7 +61,7 @@ fn validate_binding(binding: &Value) -> FieldErrors {
     errs
 }
 
-/// What is deleted cannot be changed.
+/// DELETE cannot be mutated.
 fn operations(matching: &At, errs: &mut FieldErrors) {
     let rules = matching.get("resourceRules");
     let told_at = rules.path.field("operations");

@@ -1,4 +1,4 @@
-//! Roles and bindings. Who may grant what is `crate::access`.
+//! Roles and bindings. See also: `crate::access` checks privilege escalation.
 
 use serde_json::Value;
 
@@ -48,25 +48,26 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// No rules are `null`, however a client writes them.
+/// Empty rules are stored as `null`.
 fn default_role(role: &mut Value) {
     if role["rules"].as_array().is_some_and(Vec::is_empty) {
         role["rules"] = Value::Null;
     }
 }
 
-/// A change is checked as if the object were new.
+/// An update is validated as if the object were new.
 fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> FieldErrors) -> FieldErrors {
     let mut errs = meta::validate_create(&new["metadata"], namespaced, Naming::PathSegment);
     errs.extend(check(new, namespaced));
     errs
 }
 
-/// Rules of one role, and values of all its rules: authorisation compares each of them with a request. Not in Kubernetes.
+/// Maximum number of rules of one role, and of values in all its rules: authorisation compares each of them with a request. Not in
+/// Kubernetes.
 const MOST_RULES: usize = 5_000;
 const MOST_VALUES: usize = 50_000;
 
-/// Subjects of one binding. Not in Kubernetes.
+/// Maximum number of subjects of one binding. Not in Kubernetes.
 const MOST_SUBJECTS: usize = 5_000;
 
 fn rules(role: &Value, namespaced: bool) -> FieldErrors {

@@ -1,18 +1,18 @@
-//! Reading a document without ceremony: what is absent reads as empty, as Go's zero values do.
+//! Accessors for JSON documents: absent values read as empty, as Go's zero values do.
 //!
-//! Everybody who looks at objects by field name leans on this (`rules`, `print`, `admission`). The shapes
+//! Used by all modules that read objects by field name (`rules`, `print`, `admission`). Types
 //! have been checked when the document was decoded, so a wrong type can be read as absent.
 
 use serde_json::{Map, Value};
 
 use crate::field::{Complaint, FieldError, Path};
 
-/// The text, or `""`.
+/// The string, or `""`.
 pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// The text, unless absent or empty.
+/// The string, unless absent or empty.
 pub fn filled(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| !text.is_empty())
 }
@@ -22,7 +22,7 @@ pub fn int(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-/// The truth value, or false.
+/// The boolean, or false.
 pub fn truth(value: &Value) -> bool {
     value.as_bool().unwrap_or_default()
 }
@@ -32,17 +32,17 @@ pub fn items(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The texts in a list.
+/// The strings in a list.
 pub fn texts(value: &Value) -> impl Iterator<Item = &str> {
     items(value).iter().map(text)
 }
 
-/// The entries, in the order of their keys, or none.
+/// The entries, sorted by key, or none.
 pub fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// Whether there is nothing in it: absent, null, or an empty text, list or map.
+/// Absent, null, or an empty string, list or map.
 pub fn empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -66,7 +66,7 @@ pub fn members<'a>(parent: &'a mut Value, name: &str) -> &'a mut Map<String, Val
     member.as_object_mut().expect("it has just been made a map")
 }
 
-/// `parent[name]` as a list that can be changed, if it is one.
+/// `parent[name]` as a mutable list, if it is one.
 pub fn list_mut<'a>(parent: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
     parent.get_mut(name)?.as_array_mut()
 }
@@ -86,16 +86,16 @@ pub fn fill(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     }
 }
 
-/// As [`fill`], where an empty text counts as absent, too.
+/// As [`fill`]; an empty string counts as absent, too.
 pub fn fill_text(map: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     if map.get(name).is_none_or(empty) {
         map.insert(name.to_owned(), value.into());
     }
 }
 
-/// A structure as Go prints one that has no JSON names of its own: with capital letters.
+/// The value as Go prints a struct without JSON names: with capitalised field names.
 ///
-/// Kubernetes quotes such structures in some messages; clients see them, so we show the same names.
+/// Some messages of Kubernetes contain such structs, so the same names are shown here.
 pub fn go_names(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(map.iter().map(|(k, v)| (go_name(k), go_names(v))).collect()),
@@ -104,12 +104,12 @@ pub fn go_names(value: &Value) -> Value {
     }
 }
 
-/// `path: Duplicate value: <text>`, for a structure whose members Go shows in an order of its own.
+/// `path: Duplicate value: <text>`, for a struct that Go prints in its own field order.
 pub fn go_duplicate(path: &Path, shown: String) -> FieldError {
     FieldError { path: path.clone(), complaint: Complaint::Duplicate, value: None, detail: shown }
 }
 
-/// The name of one member of such a structure.
+/// The Go name of one field.
 pub fn go_name(name: &str) -> String {
     match name {
         "apiGroup" => return "APIGroup".to_owned(),

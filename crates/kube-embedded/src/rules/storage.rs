@@ -287,7 +287,7 @@ fn validate_node(node: &Value) -> FieldErrors {
     errs
 }
 
-/// Of a driver that stays, only what it can take may change.
+/// Of an existing driver only `allocatable` may change.
 fn node_change(new: &Value, old: &Value) -> FieldErrors {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
@@ -301,7 +301,7 @@ fn node_change(new: &Value, old: &Value) -> FieldErrors {
     for now in items(&new["spec"]["drivers"]) {
         by_name.entry(text(&now["name"])).or_default().push(now);
     }
-    // Stored drivers have names of their own, so that each new one is compared once.
+    // Stored drivers have unique names, so each new one is compared once.
     for was in items(&old["spec"]["drivers"]) {
         let same_name = by_name.remove(text(&was["name"])).unwrap_or_default();
         let was = fixed(was);

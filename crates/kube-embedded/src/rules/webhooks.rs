@@ -1,6 +1,6 @@
-//! Webhook configurations and admission policies, as far as their shape goes.
+//! Webhook configurations and admission policies: validation.
 //!
-//! Webhooks are stored and never called; policies are evaluated by `crate::policy`, which also compiles
+//! Webhooks are stored and never called. `crate::policy` evaluates policies and compiles
 //! their expressions.
 
 use std::collections::HashSet;
@@ -192,7 +192,7 @@ fn review_versions(versions: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Operations, groups, versions and resources that something is about.
+/// The operations, groups, versions and resources of a rule.
 fn operations_rule(rule: &At, errs: &mut FieldErrors) {
     let operations = rule.get("operations");
     check::required(&operations, errs);
@@ -215,7 +215,7 @@ fn operations_rule(rule: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A star stands for all, so it stands alone.
+/// A `*` must be the only element.
 fn alone(list: &At, what: &str, errs: &mut FieldErrors) {
     if list.len() > 1 && list.items().any(|item| item.text() == "*") {
         let words = format!("if '*' is present, must not specify other {what}");
@@ -337,14 +337,14 @@ fn match_conditions(conditions: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The shape of a policy, and its expressions.
+/// Validates a policy including its expressions.
 fn whole_policy(policy: &Value) -> FieldErrors {
     let mut errors = validate_policy(policy);
     errors.extend(crate::policy::check_policy(policy));
     errors
 }
 
-/// What policies of both sorts have: when they apply, and their variables.
+/// Common fields of validating and mutating policies: match conditions and variables.
 pub(super) fn policy_basis(spec: &At, errs: &mut FieldErrors) {
     check::one_of(&spec.get("failurePolicy"), &["Fail", "Ignore"], errs);
     param_kind(&spec.get("paramKind"), errs);
@@ -486,7 +486,7 @@ fn matching_resources(matching: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// What bindings of both sorts have: the policy, its parameters and where it applies.
+/// Common fields of both kinds of bindings: the policy, its parameters and the matched resources.
 pub(super) fn binding_basis(spec: &At, errs: &mut FieldErrors) {
     check::required_text(&spec.get("policyName"), check::dns_subdomain, errs);
     param_ref(&spec.get("paramRef"), errs);

@@ -1,7 +1,7 @@
-//! The built-in kinds, from the tables in `data/` that `tools/kube-schema` writes.
+//! The built-in kinds, from the tables in `data/` that `tools/kube-schema` generates.
 //!
-//! Everything is read once, when first asked for. All built-in types share one arena, so that their
-//! [`TypeRef`]s live as long as the program.
+//! Tables are parsed once, at first use. All built-in types share one arena, so their
+//! [`TypeRef`]s are `'static`.
 
 use std::{
     collections::HashMap,
@@ -30,19 +30,19 @@ static RESOURCES: LazyLock<Vec<Resource>> =
 /// The default roles and bindings, as a JSON array of objects without uid, version or times.
 pub const RBAC_DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
 
-/// All types that built-in kinds are made of.
+/// All types of built-in kinds.
 pub fn types() -> &'static Arc<Types> {
     &BUILTIN.types
 }
 
-/// The shape of a kind, whether it is a resource (Pod) or not (Scale, Eviction, `DeleteOptions`).
+/// The type of a kind, whether it is a resource (Pod) or not (Scale, Eviction, `DeleteOptions`).
 pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let key = format!("{}/{kind}", api_version(group, version));
     let id = BUILTIN.kinds.get(key.as_str()).or_else(|| BUILTIN.kinds.get(format!("*/{kind}").as_str()))?;
     Some(BUILTIN.types.at(*id))
 }
 
-/// The group versions in which a type is a kind: `apps/v1`, or `*` where it is one in all of them.
+/// The group versions of a kind: `apps/v1`, or `*` for a kind of all groups.
 pub fn versions_of(ty: TypeRef<'_>) -> &'static [Box<str>] {
     static VERSIONS: LazyLock<HashMap<TypeId, Vec<Box<str>>>> = LazyLock::new(|| {
         let mut versions: HashMap<_, Vec<Box<str>>> = HashMap::new();
@@ -58,12 +58,12 @@ pub fn versions_of(ty: TypeRef<'_>) -> &'static [Box<str>] {
     VERSIONS.get(&ty.id()).map_or(&[], Vec::as_slice)
 }
 
-/// All that a server of this version serves by itself, in the order of its discovery.
+/// All built-in resources, in discovery order.
 pub fn resources() -> Vec<Resource> {
     RESOURCES.clone()
 }
 
-/// The built-in groups in the order in which a server tells them.
+/// The built-in groups in discovery order.
 pub fn group_order() -> &'static [Box<str>] {
     static GROUPS: LazyLock<Vec<Box<str>>> = LazyLock::new(|| {
         let mut groups: Vec<_> = RESOURCES.iter().map(|row| row.group.clone()).collect();
@@ -77,7 +77,7 @@ fn read_resources(text: &str) -> Vec<Resource> {
     let mut rows: Vec<Resource> = Vec::new();
     let mut subresources = Vec::new();
     let mut columns = Vec::new();
-    // From the end: what belongs to a row stands below it.
+    // In reverse: the details of a resource are below its line.
     for line in text.lines().rev().filter(|line| !line.starts_with('#')) {
         if let Some(rest) = line.strip_prefix(" sub ") {
             subresources.push(subresource(rest));
@@ -94,7 +94,7 @@ fn read_resources(text: &str) -> Vec<Resource> {
     rows
 }
 
-/// `apps/v1 deployments deployment Deployment io.k8s.api.apps.v1.Deployment namespaced create,... short=deploy`
+/// Parses `apps/v1 deployments deployment Deployment io.k8s.api.apps.v1.Deployment namespaced create,... short=deploy`.
 fn resource(line: &str) -> Resource {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("resources.txt: too short: `{line}`"));
@@ -132,7 +132,7 @@ fn resource(line: &str) -> Resource {
     }
 }
 
-/// Where objects are kept, and in which version. Two kinds are served in two group versions each.
+/// The storage and the storage version. Two kinds are served in two group versions each.
 fn stored(group: &str, version: &str, name: &str) -> (String, String) {
     match (group, name) {
         ("events.k8s.io", "events") => ("events".to_owned(), "v1".to_owned()),
@@ -142,7 +142,7 @@ fn stored(group: &str, version: &str, name: &str) -> (String, String) {
     }
 }
 
-/// `scale autoscaling/v1/Scale get,patch,update`
+/// Parses `scale autoscaling/v1/Scale get,patch,update`.
 fn subresource(rest: &str) -> Subresource {
     let words: Vec<_> = rest.split(' ').collect();
     let [name, kind, verbs] = words[..] else { panic!("resources.txt: sub {rest}") };
@@ -157,7 +157,7 @@ fn subresource(rest: &str) -> Subresource {
     }
 }
 
-/// `string name 0 Nominated Node`
+/// Parses `string name 0 Nominated Node`.
 fn column(rest: &str) -> Column {
     let words: Vec<_> = rest.splitn(4, ' ').collect();
     let [ty, format, priority, name] = words[..] else { panic!("resources.txt: column {rest}") };
@@ -175,7 +175,7 @@ fn list(text: &str) -> Box<[Box<str>]> {
     text.split(',').map(Box::from).collect()
 }
 
-/// `apps/v1` into group and version; the core group has no name.
+/// Splits `apps/v1` into group and version; the core group is empty.
 fn split_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }

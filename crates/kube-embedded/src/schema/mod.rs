@@ -1,8 +1,8 @@
-//! What kinds there are and what their objects look like.
+//! Types and resources.
 //!
-//! [`types`] is the one model of an object's shape, for built-in kinds (read from a generated table) and
-//! for custom resources (built from their CRD). [`resources`] says what is served under which name, and
-//! [`builtin`] fills both from the generated tables. [`protobuf`] reads objects by the same types.
+//! [`types`] models the shape of objects, for built-in kinds (from a generated table) and
+//! for custom resources (from their CRD). [`resources`] describes what is served under which name, and
+//! [`builtin`] fills both from the generated tables. [`protobuf`] decodes objects by the same types.
 
 pub mod builtin;
 pub mod protobuf;

@@ -1,10 +1,10 @@
-//! Kubernetes protobuf bodies into JSON values, by the field numbers of the type table.
+//! Decodes Kubernetes protobuf bodies to JSON values, by the field numbers of the type table.
 //!
-//! Some clients (typed kubectl commands, Helm's release records) send nothing else and do not fall back to
-//! JSON. The answer is the JSON that Go would have written for the same object: zeros of plain `omitempty`
-//! fields are left out, pointers and always-written fields are kept.
+//! Some clients (typed kubectl commands, Helm's release records) send only protobuf and do not fall back to
+//! JSON. The result is the JSON that Go would write for the same object: zero values of plain `omitempty`
+//! fields are omitted, pointers and always-written fields are kept.
 //!
-//! Always true: any input ends in a value or an error, within a bounded depth.
+//! Invariant: any input results in a value or an error, within a bounded depth.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
@@ -18,10 +18,10 @@ use super::{
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// How deep messages may lie in each other. As deep as JSON may, and far beyond any real object.
+/// Maximum nesting of messages: as deep as JSON, and far beyond any real object.
 const DEEPEST: usize = 120;
 
-/// The object in a body: the envelope with the kind, and in it the message.
+/// Decodes a body: the envelope with the kind, and the message in it.
 pub fn decode(body: &[u8]) -> Result<Value, String> {
     object(body, 0)
 }
@@ -58,7 +58,7 @@ fn object(body: &[u8], depth: usize) -> Result<Value, String> {
     Ok(Value::Object(object))
 }
 
-/// A message of struct type.
+/// Decodes a message of struct type.
 fn message(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<Map<String, Value>, String> {
     let mut object = Map::new();
     if let Shape::Struct(body) = ty.shape() {
@@ -67,7 +67,7 @@ fn message(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<Map<String, Valu
     Ok(object)
 }
 
-/// The records of a message, or of one embedded in it at `path`: its fields belong to the same object.
+/// Decodes the fields of a message, or of one embedded in it at `path`, whose fields belong to the same object.
 fn fields(
     ty: TypeRef<'_>,
     body: &Struct,
@@ -94,7 +94,7 @@ fn fields(
     Ok(())
 }
 
-/// Adds one record to the field that it belongs to.
+/// Adds a record to its field.
 fn put(
     field: &Field,
     ty: TypeRef<'_>,
@@ -126,7 +126,7 @@ fn put(
     Ok(())
 }
 
-/// One record of a repeated field: an element, or many packed numbers.
+/// Adds a record of a repeated field: an element, or many packed numbers.
 fn elements(
     ty: TypeRef<'_>,
     list: &List,
@@ -146,7 +146,7 @@ fn elements(
     Ok(())
 }
 
-/// Maps travel as repeated messages of key and value.
+/// Decodes a map entry: maps are repeated messages of key and value.
 fn entry(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<(String, Value), String> {
     let (mut key, mut value) = (String::new(), None);
     for record in records(raw) {
@@ -156,12 +156,12 @@ fn entry(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<(String, Value), S
             _ => {}
         }
     }
-    // A value that is not there is an empty one; of the types that maps have, all are bytes on the wire.
+    // A missing value is an empty one; all value types of maps are bytes on the wire.
     let value = value.map_or_else(|| single(ty, Wire::Bytes(&[]), depth), Ok)?;
     Ok((key, value))
 }
 
-/// A value that is one record.
+/// Decodes a value from one record.
 fn single(ty: TypeRef<'_>, wire: Wire<'_>, depth: usize) -> Result<Value, String> {
     Ok(match ty.shape() {
         Shape::String => text(bytes(wire)?).into(),
@@ -189,7 +189,7 @@ fn single(ty: TypeRef<'_>, wire: Wire<'_>, depth: usize) -> Result<Value, String
     })
 }
 
-/// Types whose JSON is open: raw JSON, or one of the alternatives in a CRD's schema.
+/// Types with free-form JSON: raw JSON, or one of the alternatives in a CRD's schema.
 fn any(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<Value, String> {
     let schema = || ty.sibling("JSONSchemaProps").ok_or("is not a protobuf field");
     let alternatives = ty.short_name().strip_prefix("JSONSchemaPropsOr");
@@ -209,7 +209,7 @@ fn any(ty: TypeRef<'_>, raw: &[u8], depth: usize) -> Result<Value, String> {
     Ok(if list.is_empty() { value } else { Value::Array(list) })
 }
 
-/// Raw bytes inside an object: JSON, or an envelope again.
+/// Raw bytes inside an object: JSON, or an envelope.
 fn embedded(raw: &[u8], depth: usize) -> Result<Value, String> {
     if depth > DEEPEST {
         return Err(format!("exceeded max depth of {DEEPEST} messages"));
@@ -223,7 +223,7 @@ fn embedded(raw: &[u8], depth: usize) -> Result<Value, String> {
     serde_json::from_slice(raw).map_err(|error| error.to_string())
 }
 
-/// Seconds and nanoseconds; an empty message is no time at all.
+/// Seconds and nanoseconds; an empty message is null.
 fn time(raw: &[u8], digits: usize) -> Result<Value, String> {
     if raw.is_empty() {
         return Ok(Value::Null);
@@ -266,7 +266,7 @@ fn int_or_string(raw: &[u8]) -> Result<Value, String> {
     Ok(if is_string { string.into() } else { number.into() })
 }
 
-/// Go writes a whole number without a point, so it is an integer here.
+/// Go formats a whole number without a decimal point, so it becomes an integer.
 fn double(wire: Wire<'_>) -> Result<Value, String> {
     let Wire::Fixed64(bits) = wire else { return Err(wrong(wire)) };
     let value = f64::from_bits(bits);
@@ -279,7 +279,7 @@ fn double(wire: Wire<'_>) -> Result<Value, String> {
     })
 }
 
-/// What Go's `omitempty` and `omitzero` call empty.
+/// Whether Go's `omitempty` and `omitzero` omit a value.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -299,7 +299,7 @@ fn varint(wire: Wire<'_>) -> Result<u64, String> {
     if let Wire::Varint(value) = wire { Ok(value) } else { Err(wrong(wire)) }
 }
 
-/// Negative numbers are written with 64 bits; the low half counts.
+/// Negative numbers have 64 bits on the wire; the low half counts.
 fn int32(value: u64) -> i32 {
     let [a, b, c, d, ..] = value.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])

@@ -1,11 +1,11 @@
-//! What is served: one [`Resource`] for each plural name in each group version.
+//! Served resources: one [`Resource`] for each plural name in each group version.
 
 use std::sync::Arc;
 
 use super::types::{TypeId, TypeRef, Types};
 use crate::crd::CustomKind;
 
-/// One row of the table of what is served.
+/// A served resource (discovery's `APIResource`).
 #[derive(Clone)]
 pub struct Resource {
     /// Empty for the core group.
@@ -22,15 +22,15 @@ pub struct Resource {
     pub verbs: Box<[Box<str>]>,
     pub subresources: Box<[Subresource]>,
     pub columns: Box<[Column]>,
-    /// Where its objects are kept; two rows that show the same objects (events, HPAs, the versions of a
-    /// CRD) have the same: `<plural>` or `<plural>.<group>` of the one that is stored.
+    /// The storage of its objects: `<plural>` or `<plural>.<group>`. Two resources with the same objects (events, HPAs, the versions of a
+    /// CRD) share one.
     pub storage: Arc<str>,
-    /// The version in which objects are stored; `apiVersion` in the store.
+    /// The version of stored objects; `apiVersion` in the store.
     pub storage_version: Box<str>,
-    /// The shape of its objects.
+    /// The type of its objects.
     pub types: Arc<Types>,
     pub ty: TypeId,
-    /// For custom resources: everything else that the CRD says about this version.
+    /// For custom resources: the other properties of this CRD version.
     pub custom: Option<Arc<CustomKind>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Resource {
 pub struct Subresource {
     /// `status`, `scale`, `eviction`, ...
     pub name: Box<str>,
-    /// Group and version of the kind that it takes and gives; empty where it is the resource's own.
+    /// Group and version of the kind in requests and responses; empty if they are the resource's own.
     pub group: Box<str>,
     pub version: Box<str>,
     pub kind: Box<str>,
@@ -54,7 +54,7 @@ pub struct Column {
     pub format: Box<str>,
     pub description: Box<str>,
     pub priority: i32,
-    /// For custom resources: where the cell comes from.
+    /// For custom resources: the JSON path of the cell.
     pub json_path: Box<str>,
 }
 
@@ -76,7 +76,7 @@ impl Resource {
         self.verbs.iter().any(|v| v.as_ref() == verb)
     }
 
-    /// Its objects are stored in another form than it shows: another version, or another group's events.
+    /// Whether stored objects must be converted: another version, or events of the other group.
     pub fn is_view(&self) -> bool {
         self.version != self.storage_version || (self.name.as_ref() == "events" && !self.group.is_empty())
     }

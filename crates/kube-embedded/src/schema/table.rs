@@ -1,26 +1,26 @@
-//! Reads `data/schema.txt`, the generated table of built-in types, into an arena.
+//! Parses `data/schema.txt`, the generated table of built-in types, into an arena.
 //!
-//! Asked once, by [`super::builtin`]. The format is described at the head of the file itself. A table that
-//! does not fit it is a mistake of the build, never of a user: reading it panics with the line.
+//! Called once, by [`super::builtin`]. The header of the file describes the format. An invalid table
+//! is a build error, not a user error: parsing panics with the line.
 
 use std::collections::HashMap;
 
 use super::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
 
-/// The arena, and which type each kind has: keys are `apps/v1/Deployment`, `*/DeleteOptions`.
+/// The arena, and the type of each kind: keys are `apps/v1/Deployment`, `*/DeleteOptions`.
 pub struct Table {
     pub types: Types,
     pub kinds: HashMap<Box<str>, TypeId>,
 }
 
-/// A field whose struct is merged in another way than its type says.
+/// A field that overrides how its struct is merged.
 struct Override {
     owner: TypeId,
     field: usize,
     atomic: bool,
 }
 
-/// Types may be named before their line has come, so every name gets its id first.
+/// Types may be referenced before their definition, so all names get their id first.
 pub fn read(text: &str) -> Table {
     let mut reader = Reader { types: Types::default(), ids: HashMap::new(), package: String::new() };
     let mut kinds = HashMap::new();
@@ -39,7 +39,7 @@ pub fn read(text: &str) -> Table {
     Table { types: reader.types, kinds }
 }
 
-/// The lines that begin something, as word and rest.
+/// The top-level lines, as keyword and rest.
 fn heads(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines()
         .filter(|line| !line.starts_with(['#', ' ']))
@@ -48,7 +48,7 @@ fn heads(text: &str) -> impl Iterator<Item = (&str, &str)> {
 
 struct Reader {
     types: Types,
-    /// Every type expression that has been met, by its text with whole names.
+    /// All parsed type expressions, by their text with qualified names.
     ids: HashMap<String, TypeId>,
     package: String,
 }
@@ -99,8 +99,8 @@ impl Reader {
         }
     }
 
-    /// ` ports 6 []ContainerPort omitempty keys=containerPort,protocol patch=merge:containerPort`, and
-    /// whether the field overrides if its struct is atomic.
+    /// Parses ` ports 6 []ContainerPort omitempty keys=containerPort,protocol patch=merge:containerPort`, and
+    /// returns whether the field overrides the atomicity of its struct.
     fn field(&mut self, line: &str) -> (Field, Option<bool>) {
         let (line, default) = match line.split_once(" default=") {
             Some((line, json)) => (line, Some(serde_json::from_str(json).expect("a default is JSON"))),
@@ -135,7 +135,7 @@ impl Reader {
         (field, variant)
     }
 
-    /// The type that an expression means; the same expression is the same type.
+    /// The type of an expression; equal expressions have the same type.
     fn expression(&mut self, text: &str, merges: &str) -> TypeId {
         let compound = text.starts_with("[]") || text.starts_with("map:");
         let key = if compound { format!("{} {merges}", self.whole(text)) } else { self.whole(text) };
@@ -172,7 +172,7 @@ impl Reader {
         self.types.set(one.owner, Shape::Struct(owner));
     }
 
-    /// The expression with the package before a name that has none.
+    /// The expression with the package added to an unqualified name.
     fn whole(&self, expression: &str) -> String {
         let at = expression.rfind([']', ':']).map_or(0, |at| at + 1);
         let (before, name) = expression.split_at(at);
@@ -202,7 +202,7 @@ fn scalar(word: &str) -> Option<Shape> {
     })
 }
 
-/// `merge,retainKeys:name`
+/// Parses `merge,retainKeys:name`.
 fn patch(text: &str) -> Patch {
     let (strategies, key) = text.split_once(':').map_or((text, None), |(s, key)| (s, Some(key.into())));
     let has = |strategy| strategies.split(',').any(|one| one == strategy);

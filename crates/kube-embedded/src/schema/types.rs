@@ -1,10 +1,10 @@
-//! The shape of objects: one arena of types, for built-in kinds and for custom resources alike.
+//! The shape of objects: one arena of types, for built-in kinds and custom resources alike.
 //!
-//! Everybody who walks an object by its type leans on this: decoding and its complaints about unknown
+//! Used wherever objects are traversed by type: decoding and unknown
 //! fields, protobuf, normalisation, strategic merge, server-side apply, OpenAPI. Types refer to each
 //! other by index, because `JSONSchemaProps` contains itself.
 //!
-//! Always true: the fields of a [`Struct`] are sorted by name; an id is valid in its own arena only.
+//! Invariants: the fields of a [`Struct`] are sorted by name; an id is valid in its own arena only.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 pub type TypeId = u32;
 
-/// All types that one kind, or all built-in kinds, are made of.
+/// An arena: the types of one custom kind, or of all built-in kinds.
 #[derive(Debug, Default)]
 pub struct Types {
     types: Vec<Type>,
     names: HashMap<Box<str>, TypeId>,
 }
 
-/// One type: what Go calls it, and its shape.
+/// A type: its Go name and its shape.
 #[derive(Debug, Clone)]
 pub struct Type {
     /// The published name: `io.k8s.api.core.v1.PodSpec`, also `io.k8s.apimachinery.pkg.api.resource.Quantity`;
@@ -43,7 +43,7 @@ pub enum Shape {
     Duration,
     Quantity,
     IntOrString,
-    /// Anything at all: `RawExtension`, JSON, and what a CRD leaves open.
+    /// Any value: `RawExtension`, JSON, and free-form fields of a CRD.
     Any,
     Struct(Struct),
     Map(Mapping),
@@ -53,9 +53,9 @@ pub enum Shape {
 #[derive(Debug, Clone, Default)]
 pub struct Struct {
     pub fields: Box<[Field]>,
-    /// Server-side apply treats it as one value. Strategic merge does not: it goes by [`Patch`] alone.
+    /// Server-side apply treats it as one value. Strategic merge uses only [`Patch`].
     pub atomic: bool,
-    /// Fields that are not listed are kept (custom resources only).
+    /// Unlisted fields are kept (custom resources only).
     pub preserve_unknown: bool,
 }
 
@@ -76,24 +76,24 @@ pub struct List {
 pub enum ListMerge {
     Atomic,
     Set,
-    /// Elements are known by these fields.
+    /// Elements are identified by these fields.
     Map(Box<[Box<str>]>),
 }
 
-/// A member of a struct.
+/// A field of a struct.
 #[derive(Debug, Clone)]
 pub struct Field {
     pub name: Box<str>,
     pub ty: TypeId,
     pub required: bool,
-    /// Go: a pointer, so that a zero in protobuf means that it was set.
+    /// Go: a pointer, so that a zero value in protobuf counts as set.
     pub pointer: bool,
-    /// Go: left out of JSON when empty. What is neither pointer nor `omitempty` is always written.
+    /// Go: omitted from JSON when empty. Fields that are neither pointer nor `omitempty` are always written.
     pub omitempty: bool,
-    /// Field numbers from the message down to this field: more than one where Go embeds a struct
-    /// (`Volume.volumeSource`). Empty where protobuf does not know it.
+    /// Field numbers from the message down to this field: more than one if Go embeds a struct
+    /// (`Volume.volumeSource`). Empty if protobuf has no such field.
     pub numbers: Box<[u32]>,
-    /// A default that the schema itself states (`protocol: TCP`).
+    /// A default in the schema (`protocol: TCP`).
     pub default: Option<Value>,
     /// Strategic merge patch.
     pub patch: Patch,
@@ -106,7 +106,7 @@ pub struct Patch {
     pub merge: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
     pub retain_keys: bool,
-    /// `x-kubernetes-patch-strategy` is `replace`: a map that a patch gives anew as a whole.
+    /// `x-kubernetes-patch-strategy` is `replace`: a patch replaces the map as a whole.
     pub replace: bool,
     /// `x-kubernetes-patch-merge-key`; a merged list without one is a list of primitives.
     pub merge_key: Option<Box<str>>,
@@ -122,8 +122,8 @@ impl Types {
         id
     }
 
-    /// Adds a type that has the name of another one, which keeps it: the same struct, merged in another
-    /// way where one field says so.
+    /// Adds a variant of a named type, which keeps the name: the same struct, merged differently where
+    /// a field says so.
     pub fn add_variant(&mut self, ty: Type) -> TypeId {
         let id = TypeId::try_from(self.types.len()).expect("an arena holds fewer than 2^32 types");
         self.types.push(ty);
@@ -152,7 +152,7 @@ impl Types {
     }
 }
 
-/// A type together with the arena that its references point into.
+/// A type together with its arena.
 #[derive(Clone, Copy)]
 pub struct TypeRef<'a> {
     types: &'a Types,
@@ -169,7 +169,7 @@ impl<'a> TypeRef<'a> {
         &self.types.types[self.id as usize].name
     }
 
-    /// `PodSpec`: the last part of the name, as Go's messages have it.
+    /// `PodSpec`: the last part of the name, as in Go's messages.
     pub fn short_name(self) -> &'a str {
         let name = self.name();
         name.rsplit('.').next().unwrap_or(name)
@@ -185,19 +185,19 @@ impl<'a> TypeRef<'a> {
         Self { types: self.types, id }
     }
 
-    /// The named type of the same arena that stands beside this one, in the same package.
+    /// The named type of the same package.
     pub fn sibling(self, short_name: &str) -> Option<Self> {
         let (package, _) = self.name().rsplit_once('.')?;
         self.types.named(&format!("{package}.{short_name}"))
     }
 
-    /// The member `name`, if this is a struct that has it.
+    /// The field `name`, if this is a struct that has it.
     pub fn field(self, name: &str) -> Option<&'a Field> {
         let Shape::Struct(body) = self.shape() else { return None };
         body.field(name)
     }
 
-    /// What stands below `name`: a struct's member or a map's value.
+    /// The type of a struct's field or of a map's value.
     pub fn child(self, name: &str) -> Option<Self> {
         match self.shape() {
             Shape::Struct(body) => body.field(name).map(|field| self.follow(field.ty)),

@@ -1,9 +1,9 @@
-//! The wire format of protocol buffers: a message as a sequence of numbered records.
+//! The protobuf wire format: a message as a sequence of numbered records.
 //!
-//! Knows nothing of types; [`super::protobuf`] gives the records their meaning. Whatever the bytes, reading
-//! ends, and a record never reaches beyond its message.
+//! Independent of types; [`super::protobuf`] interprets the records. For any bytes, reading
+//! terminates, and a record never extends beyond its message.
 
-/// What a record carries.
+/// The payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wire<'a> {
     Varint(u64),
@@ -12,7 +12,7 @@ pub enum Wire<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Walks the records of a message. After an error there is nothing more.
+/// Iterates over the records of a message. Ends after an error.
 pub struct Records<'a> {
     rest: &'a [u8],
 }
@@ -73,7 +73,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The numbers of a packed list of varints.
+/// Decodes a packed list of varints.
 pub fn packed(mut bytes: &[u8]) -> Result<Vec<u64>, String> {
     let mut values = Vec::new();
     while !bytes.is_empty() {

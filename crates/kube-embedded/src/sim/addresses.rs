@@ -1,8 +1,8 @@
-//! Addresses for Services of type `LoadBalancer` and for Ingresses, where somebody asked for them to be pretended.
+//! Simulated load balancer addresses for Services of type `LoadBalancer` and for Ingresses.
 //!
-//! A load balancer gets the first free address of [`RANGE`] or the one that it asks for. An Ingress of our class, which is
-//! the default one, gets the address of a node. Without the setting `addresses` none of this runs, and both stay pending, as
-//! on a real cluster that has nobody to provide for them.
+//! A load balancer gets the first free address of [`RANGE`], or the one in `spec.loadBalancerIP`. An Ingress of the class
+//! [`CLASS`], which is the default class, gets the address of a node. Without the setting `addresses` this controller does not run, and
+//! both stay pending, as on a real cluster without a provider.
 
 use std::collections::HashSet;
 use std::net::Ipv4Addr;
@@ -20,12 +20,12 @@ const SERVICES: &str = "services";
 const NODES: &str = "nodes";
 const INGRESSES: &str = "ingresses.networking.k8s.io";
 const CLASSES: &str = "ingressclasses.networking.k8s.io";
-/// The name of our class of Ingresses.
+/// The name of the IngressClass that this controller implements.
 const CLASS: &str = "longshore";
 /// 10.97.0.0/24, without its first and last address.
 const RANGE: std::ops::Range<u32> = 0x0a61_0001..0x0a61_00ff;
 
-/// All load balancers are looked at together, so that no two get one address.
+/// The one key for all load balancers: they are reconciled together, so that no address is assigned twice.
 fn all_balancers() -> Key {
     Key::new(&SERVICES.into(), "", "")
 }
@@ -45,7 +45,7 @@ impl Controller for Addresses {
             SERVICES if is_balancer(object) => keys.push(all_balancers()),
             INGRESSES => keys.push(Key::new(storage, &object.namespace, &object.name)),
             CLASSES if object.name.as_ref() == CLASS => keys.push(Key::new(storage, "", CLASS)),
-            // The first node brings the address.
+            // A new node may provide the address that Ingresses wait for.
             NODES if event.kind != EventKind::Modified => keys.extend(ingresses(context)),
             _ => {}
         }
@@ -71,12 +71,12 @@ fn address_of(service: &Value) -> Option<Ipv4Addr> {
     service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str()?.parse().ok()
 }
 
-/// Which load balancers get which address, by place. Pure.
+/// Returns the address to assign per load balancer, by index into `balancers`. Pure: no I/O, no clock.
 fn decide(balancers: &[Value]) -> Vec<(usize, Ipv4Addr)> {
     let mut taken: HashSet<Ipv4Addr> = balancers.iter().filter_map(address_of).collect();
     let mut given = Vec::new();
     for (at, service) in balancers.iter().enumerate() {
-        // One that names another provider is not ours.
+        // Skip Services that have an address or name another `loadBalancerClass`.
         if address_of(service).is_some() || !service["spec"]["loadBalancerClass"].is_null() {
             continue;
         }
@@ -112,7 +112,7 @@ fn is_balancer(service: &Object) -> bool {
     service.view::<Service>().spec.r#type == "LoadBalancer"
 }
 
-/// The class that Ingresses get which name none.
+/// Creates the default IngressClass.
 async fn provide_class(context: &Context) -> Result<(), Failure> {
     if context.store.get(CLASSES, "", CLASS).is_none() {
         let class = json!({
@@ -141,7 +141,7 @@ async fn publish(context: &Context, key: &Key) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the first of the nodes can be reached.
+/// Returns the address of the first node.
 fn node_address(context: &Context) -> Option<String> {
     let of = |node: Arc<Object>| {
         let node = node.value();

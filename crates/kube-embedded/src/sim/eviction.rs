@@ -1,5 +1,5 @@
-//! Pods that do not tolerate the taints of their node with the effect `NoExecute` leave it, at once or when
-//! their toleration has run out.
+//! Taint eviction: deletes pods that do not tolerate the `NoExecute` taints of their node, at once or when
+//! `tolerationSeconds` have passed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::store::{Event, EventKind, Key, Object};
 
 const COMPONENT: &str = "taint-eviction-controller";
 
-/// How long a pod may stay.
+/// How long a pod may stay on its node.
 #[derive(Debug, PartialEq, Eq)]
 enum Stay {
     Forever,
-    /// So many seconds from when it was first seen there with these taints.
+    /// Seconds since the pod was first observed on the node with these taints.
     For(i64),
 }
 
-/// How long these tolerations let a pod stay with these taints, all of which must be tolerated. Pure.
+/// Returns how long a pod with these tolerations may stay on a node with these taints. Every taint must be tolerated. Pure: no I/O, no
+/// clock.
 fn decide(tolerations: &[Toleration], taints: &[&Taint]) -> Stay {
     let mut stay = Stay::Forever;
     for taint in taints {
@@ -48,7 +49,7 @@ fn driving(node: &Node) -> Vec<&Taint> {
     node.spec.taints.iter().filter(|taint| taint.effect == "NoExecute").collect()
 }
 
-/// Remembers since when the time of a pod runs. After a restart it runs anew, as in a real cluster.
+/// Records when the toleration time of each pod began. After a restart the time begins anew, as in a real cluster.
 #[derive(Default)]
 pub(super) struct Evictions {
     since: Mutex<HashMap<Key, (Box<str>, Timestamp)>>,

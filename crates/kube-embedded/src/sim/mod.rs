@@ -1,9 +1,16 @@
-//! What is pretended: nodes, and what happens on them. No container ever runs.
+//! The simulation: nodes, kubelets, scheduler and providers of volumes and addresses. No container ever runs.
 //!
-//! Everything else about workloads is decided by the same rules as in a real cluster (`crate::control::workloads`);
-//! this module takes the place of machines, kubelets, the scheduler and providers of volumes and addresses: `nodes`
-//! (their status, taints and leases), `scheduler`, `kubelet` (the life of a pod), `eviction` (by taints), `orphans` (pods
-//! whose node is gone), `volume` (what claims get), `addresses` (of load balancers and Ingresses).
+//! Workload controllers are the same as without simulation (`crate::control::workloads`). This module replaces the parts of a cluster that
+//! need machines.
+//!
+//! Modules:
+//! - `nodes`: node status, taints and leases
+//! - `scheduler`: binds pods to nodes
+//! - `kubelet`: the lifecycle of a pod
+//! - `eviction`: taint eviction
+//! - `orphans`: deletes pods whose node is gone
+//! - `volume`: provisions volumes for claims
+//! - `addresses`: load balancer and Ingress addresses
 
 mod addresses;
 mod eviction;
@@ -24,12 +31,12 @@ use crate::store::{Key, Object};
 const NODES: &str = "nodes";
 const PODS: &str = "pods";
 
-/// How the pretended cluster looks.
+/// Settings of the simulated cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// How many nodes there are from the first start: `node-0`, `node-1`, ...
+    /// How many nodes the first start creates: `node-0`, `node-1`, ...
     pub nodes: u32,
-    /// What each has.
+    /// Capacity of each node.
     pub cpu: String,
     pub memory: String,
     pub pods: u32,
@@ -61,7 +68,7 @@ fn key_of(storage: &str, object: &Object) -> Key {
     Key::new(&storage.into(), &object.namespace, &object.name)
 }
 
-/// The pods on a node. All pods are looked at: asked when something happens to a node, which is rare.
+/// Returns the pods on a node. Scans all pods; called for changes of nodes, which are rare.
 fn pods_on(context: &Context, node: &str) -> Vec<Arc<Object>> {
     let mut pods = context.store.list(PODS, None).objects;
     pods.retain(|pod| pod.view::<Pod>().spec.node_name == node);

@@ -1,4 +1,4 @@
-//! Pods whose node is gone: after a while they go, too.
+//! Pod garbage collection: deletes pods whose node no longer exists, after a delay.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -15,10 +15,10 @@ use crate::control::view::Pod;
 use crate::control::{Component, Context, Failure, Part, set_condition, settled};
 use crate::store::{Event, EventKind, Key, Object};
 
-/// A node may come back under the same name.
+/// Delay before the deletion: a node may come back under the same name.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(40);
 
-/// Remembers since when a node is missed; after a restart the time runs anew, as in a real cluster.
+/// Records since when each node is missing. After a restart the time begins anew, as in a real cluster.
 #[derive(Default)]
 pub(super) struct Orphans {
     missed: Mutex<HashMap<Key, Timestamp>>,
@@ -28,7 +28,7 @@ fn node_key(name: &str) -> Key {
     Key::new(&NODES.into(), "", name)
 }
 
-/// The node that a pod names and that does not exist.
+/// Returns the node that a pod names, if it does not exist.
 fn missing_node(context: &Context, pod: &Object) -> Option<Key> {
     let pod = pod.view::<Pod>();
     let name = &pod.spec.node_name;

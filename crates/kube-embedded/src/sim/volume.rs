@@ -1,8 +1,8 @@
-//! The pretended provisioner of volumes: it makes, enlarges and deletes volumes that hold nothing.
+//! The simulated volume provisioner: creates, resizes and deletes volumes without content.
 //!
-//! It answers for claims whose class names it, as a driver beside a real cluster would: it reads what the claim asks
-//! for, writes a PersistentVolume for it, and leaves the binding to the controllers of storage. From its first start a
-//! cluster has a class of it, the default one.
+//! It serves claims whose class names it, as the external provisioner of a CSI driver does: it writes a PersistentVolume for
+//! the claim and leaves the binding to the volume controllers. A new cluster has one StorageClass for it, which is the
+//! default.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::control::volumes::{claim_ref, provisioned_name};
 use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
 use crate::store::{Event, EventKind, Key, Object};
 
-/// Who it is, in classes, annotations and Events.
+/// The provisioner's name in classes, annotations and Events.
 pub const NAME: &str = "sim.longshore.dev/volume";
-/// Who it is in volumes, where a name has no slash.
+/// The driver's name in volumes, where a slash is not allowed.
 const DRIVER: &str = "sim.longshore.dev";
-/// Who asks for a volume to be enlarged.
+/// The Event source of volume resizing.
 const EXPANDER: &str = "volume_expand";
 
-/// The class that every simulated cluster begins with.
+/// The default StorageClass of a simulated cluster.
 pub fn standard_class() -> Value {
     json!({
         "kind": "StorageClass", "apiVersion": "storage.k8s.io/v1",
@@ -43,7 +43,7 @@ enum Step {
     Enlarge,
 }
 
-/// What a claim asks of the provisioner. Pure.
+/// Decides the provisioner's next step for a claim. Pure: no I/O, no clock.
 fn decide(claim: &Claim, class: Option<&Class>, volume: Option<&Volume>) -> Step {
     let asked = claim.metadata.annotations.get(PROVISIONER[0]).is_some_and(|name| name == NAME);
     if !claim.is_annotated(BIND_COMPLETED) {
@@ -62,7 +62,7 @@ fn is_ours(volume: &Volume) -> bool {
     volume.metadata.annotations.get(PROVISIONED_BY).is_some_and(|name| name == NAME)
 }
 
-/// A volume as a claim asks for it. It can be reached from every node.
+/// Builds the volume for a claim. It can be reached from every node.
 fn volume_for(claim: &Object, class: &Class) -> Value {
     let document = claim.value();
     let spec = &document["spec"];
@@ -154,7 +154,7 @@ async fn provision(context: &Context, claim: &Object, class: &Class) -> Result<(
     }
 }
 
-/// Gives a claim the size that it asks for: first the volume, then the claim.
+/// Resizes a claim to its request: first the volume, then the claim.
 async fn enlarge(context: &Context, claim: &Object, volume: &Object) -> Result<(), Failure> {
     let about = || About::new("v1", "PersistentVolumeClaim", claim);
     let mut document = claim.value();
@@ -174,7 +174,7 @@ async fn enlarge(context: &Context, claim: &Object, volume: &Object) -> Result<(
     Ok(())
 }
 
-/// A volume of ours that nobody claims any more goes, if its policy says so.
+/// Deletes a released volume of this provisioner if its reclaim policy says so.
 async fn delete_released(context: &Context, object: &Object) -> Result<Next, Failure> {
     let volume = object.view::<Volume>();
     let deletable = volume.spec.persistent_volume_reclaim_policy == "Delete" && !object.deleting;

@@ -1,11 +1,13 @@
-//! Storage budgets: how many bytes the objects of one group of namespaces may take, and those of all groups together.
+//! Storage budgets: limits of the stored bytes of each group of namespaces, and of all groups together.
 //!
-//! A Namespace joins a group by the value of a label, the first of several that it has. All objects in it belong to that group, whatever their own labels say. A
-//! cluster-scoped object, and one in a namespace without the label, belongs to the group that its own label names, if any.
+//! A Namespace joins a group by the value of a label, the first of several that it has. All objects in it belong to that group,
+//! regardless of their own labels. A cluster-scoped object, and an object in a namespace without the label, belongs to the group that its
+//! own
+//! label names, if any.
 //!
-//! [`Usage`] is part of the store's state: it is counted from all objects when the store opens, and changed by each published
-//! event. The sequencer is its only reader on the way of a write ([`Usage::growth`], [`Pending`]); it decides transactions one
-//! after the other, so writes at the same time cannot exceed a budget together. The cost of a write does not depend on the
+//! [`Usage`] is part of the store's state: it is counted from all objects when the store opens, and updated by each published
+//! event. On the write path the sequencer is its only reader ([`Usage::growth`], [`Pending`]); it decides transactions one
+//! after the other, so concurrent writes cannot exceed a budget together. The cost of a write does not depend on the
 //! number of objects.
 //!
 //! Invariant: the totals equal a count over all stored objects by [`Object::bytes`].
@@ -24,17 +26,17 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use super::{Event, EventKind, Key, Object, Shared};
 
 const NAMESPACES: &str = "namespaces";
-/// The most that a write with [`Allowance::Small`] may grow by.
+/// Growth up to which an update with [`Allowance::Small`] is not refused.
 const SMALL_GROWTH: u64 = 16 << 10;
-/// Small new objects of the cluster's own may exceed a budget by this part of it: a Lease, an Event, a record.
+/// Small new objects of the cluster itself (a Lease, an Event, a record) may exceed a budget by this fraction of it.
 const RESERVE_DIVISOR: u64 = 8;
-/// A group below this part of its budget may use the last of the capacity, so that a few large groups do not stop all others.
+/// A group below this fraction of its budget may use the last of the capacity, so that a few large groups do not block all others.
 const SMALL_GROUP_DIVISOR: u64 = 16;
 
 /// Limits of stored bytes for groups of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageBudget {
-    /// The labels whose value names the group. The first one that an object has counts.
+    /// The labels whose value names the group. The first one that is set on an object counts.
     pub labels: Vec<String>,
     /// Bytes of one group.
     pub limit: u64,
@@ -62,7 +64,7 @@ pub enum OverBudget {
         requested: u64,
         limit: u64,
     },
-    /// What other groups use is not told.
+    /// Does not reveal the usage of other groups.
     Capacity {
         requested: u64,
         capacity: u64,
@@ -103,14 +105,14 @@ struct Groups {
 /// The stored bytes of one namespace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct NamespaceUsage {
-    /// The label's value on the Namespace.
+    /// The group named by the Namespace's label.
     group: Option<Box<str>>,
     total: u64,
-    /// By the label's value on the objects.
+    /// Bytes by the group that the objects' own labels name.
     labelled: HashMap<Box<str>, u64>,
 }
 
-/// By how much a transaction changes a group.
+/// The growth of one group by a transaction.
 #[derive(Debug)]
 pub(super) struct Growth<'a> {
     group: &'a str,
@@ -123,7 +125,7 @@ impl Usage {
         Self { budget, groups: Groups::default(), namespaces: HashMap::new(), refusals: AtomicU64::default() }
     }
 
-    /// Counts one change of the state.
+    /// Updates the totals by one change.
     pub fn record(&mut self, key: &Key, previous: Option<&Object>, object: Option<&Object>) {
         if let Some(previous) = previous {
             self.add(key, previous, false);
@@ -161,7 +163,7 @@ impl Usage {
         }
     }
 
-    /// Moves what a namespace holds to another group.
+    /// Moves the bytes of a namespace to another group.
     fn regroup(&mut self, name: &str, group: Option<Box<str>>) {
         if self.namespaces.get(name).and_then(|namespace| namespace.group.as_ref()) == group.as_ref() {
             return;
@@ -175,14 +177,14 @@ impl Usage {
         }
     }
 
-    /// The group of an object.
+    /// Returns the group of an object.
     fn group<'a>(&'a self, key: &Key, object: &'a Object) -> Option<&'a str> {
         let namespace = self.namespaces.get(&key.namespace);
         let group = namespace.and_then(|namespace| namespace.group.as_deref());
         group.or_else(|| label(&self.budget, object))
     }
 
-    /// By how much each group changes with these events. A namespace counts to the group that it has before them.
+    /// Returns the growth of each group by these events. A namespace counts to the group that it had before them.
     pub fn growth<'a>(&'a self, events: impl Iterator<Item = (&'a Key, &'a Event)>) -> Vec<Growth<'a>> {
         let mut changes: Vec<Growth<'a>> = Vec::new();
         let mut add = |group: Option<&'a str>, bytes: i64, creates: bool| {
@@ -263,7 +265,7 @@ impl Usage {
     }
 }
 
-/// Whether a write is counted and not checked.
+/// Whether a write is counted without a check.
 fn is_exempt(requested: u64, creates: bool, allowance: Allowance) -> bool {
     requested == 0 || allowance == Allowance::Unlimited || (is_small(requested, allowance) && !creates)
 }
@@ -288,7 +290,7 @@ impl NamespaceUsage {
         self.group.is_none() && self.total == 0 && self.labelled.is_empty()
     }
 
-    /// Adds all that the namespace holds to the groups it belongs to, or takes it away.
+    /// Adds the bytes of a namespace to its groups, or subtracts them.
     fn count(&self, groups: &mut Groups, is_added: bool) {
         match &self.group {
             Some(group) => groups.change(group, self.total, is_added),
@@ -309,7 +311,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Whether a transaction fits. It is not counted before [`Self::add`].
+    /// Checks whether a transaction fits. [`Self::add`] counts it.
     pub fn check(
         &self,
         usage: &Usage,
@@ -337,7 +339,7 @@ impl Pending {
     }
 }
 
-/// The group that an object's own labels name.
+/// Returns the group that an object's own labels name.
 fn label<'a>(budget: &StorageBudget, object: &'a Object) -> Option<&'a str> {
     let mut values = budget.labels.iter().filter_map(|label| object.label(label));
     values.find(|value| !value.is_empty())
@@ -351,7 +353,7 @@ fn sum(total: u64, bytes: u64, is_added: bool) -> u64 {
     if is_added { total.saturating_add(bytes) } else { total.saturating_sub(bytes) }
 }
 
-/// Changes one total; one that reaches zero is removed.
+/// Updates one total; a total of zero is removed.
 fn change(totals: &mut HashMap<Box<str>, u64>, name: &str, bytes: u64, is_added: bool) {
     let total = sum(totals.get(name).copied().unwrap_or_default(), bytes, is_added);
     if total == 0 {
@@ -363,7 +365,7 @@ fn change(totals: &mut HashMap<Box<str>, u64>, name: &str, bytes: u64, is_added:
     }
 }
 
-/// Reads the budgets at each scrape. Groups have no label: tenants could multiply the series.
+/// Metrics collector: reads the budgets at each scrape. Groups are not a label: tenants could multiply the series.
 #[derive(Clone)]
 pub struct StorageCollector(pub(super) Arc<Shared>);
 

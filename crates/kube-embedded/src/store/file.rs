@@ -1,17 +1,16 @@
-//! The file below the store: one redb database in the data folder.
+//! The store file: one redb database in the data folder.
 //!
-//! Only the sequencer writes it, one transaction for each group of changes. Nothing here parses JSON
-//! except opening. Always true: the newest version and the objects that carry it are in one transaction,
-//! so a torn last group disappears as a whole.
+//! Only the sequencer writes it, one transaction per group of changes. JSON is parsed only when the file is opened.
+//! Invariant: the newest version and the objects that carry it are in one transaction, so a torn last group disappears as a whole.
 //!
-//! After a failed write redb wants the database opened anew, and what failed may have reached the disk
-//! all the same. So the next write opens it and first puts back what memory says of those keys.
+//! After a failed write redb requires the database to be reopened, and the failed write may still have reached the disk.
+//! So the next write reopens the database and first restores those keys from memory.
 //!
-//! After a failed sync nothing is written any more: the kernel may have dropped pages that it shows as written, and
-//! only a new process, which reads what is really there, can tell.
+//! After a failed sync nothing is written any more: the kernel may have dropped pages that it still shows as written, and
+//! only a new process reads the real content of the disk.
 //!
-//! A file that was closed is not verified when it is opened; after a crash redb verifies it by itself, and falls back to
-//! the previous commit where the newest is damaged. Each commit has a number, and [`Mark`] holds the last acknowledged
+//! A cleanly closed file is not verified when it is opened. After a crash redb verifies it, and falls back to
+//! the previous commit if the newest is damaged. Each commit has a number, and [`Mark`] holds the last acknowledged
 //! one: a file that ends before it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,9 +35,9 @@ use super::mark::{self, Commit, Mark};
 use super::object::{Draft, Object};
 use super::reserve::Reserve;
 
-/// Storage, namespace and name to a [`Record`].
+/// Maps storage, namespace and name to a [`Record`].
 const OBJECTS: TableDefinition<(&str, &str, &str), &[u8]> = TableDefinition::new("objects");
-/// Small facts about the store itself.
+/// Metadata of the store itself.
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 const FORMAT: &str = "1";
@@ -46,25 +45,25 @@ const FORMAT_KEY: &str = "format";
 const VERSION_KEY: &str = "version";
 /// The number of the commit.
 const COMMIT_KEY: &str = "commit";
-/// The distance to versions that may have been issued before the mark was removed, as `etcdutl snapshot restore
-/// --bump-revision` has it.
+/// Added to the version when the mark is missing, because higher versions may have been issued: the same as
+/// `etcdutl snapshot restore --bump-revision`.
 const VERSION_GAP: u64 = 1_000_000_000;
 
-/// Longer documents are kept compressed.
+/// Longer documents are compressed.
 const COMPRESS_ABOVE: usize = 1024;
-/// LZ4 makes a document at most this many times smaller: a length beyond that is damage. There is no other limit on
-/// reading, because what was acknowledged must stay readable.
+/// The largest ratio of LZ4: a longer length in a record means damage. Reading has no other limit,
+/// because acknowledged objects must stay readable.
 const MAX_COMPRESSION: usize = 255;
 
-/// Half a second in all, before a folder counts as in use.
+/// Half a second in total before a folder counts as in use.
 const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// A larger file of which less than a third is in use, or less than three quarters on a full disk, is made smaller when it
-/// is opened.
+/// A file above this size is compacted when it is opened, if less than a third of it is in use, or less than three quarters on a
+/// full disk.
 const SMALL_FILE: u64 = 4 << 20;
 
-/// Why a data folder cannot be opened.
+/// Error of opening a data folder.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("data folder `{folder}` is in use by another process; stop that one, or choose another folder")]
@@ -91,8 +90,8 @@ pub enum OpenError {
     Io { file: PathBuf, source: io::Error },
 }
 
-/// What one object looks like in the file: version, where its digits go, the length of the text if it is
-/// compressed (else 0), the text. Made by whoever writes; the sequencer fills in the version.
+/// The encoding of one object in the file: version, offset of the version's digits, length of the text if it is
+/// compressed (else 0), text. The writer's task encodes it; the sequencer fills in the version.
 #[derive(Debug)]
 pub(super) struct Record(Vec<u8>);
 
@@ -144,7 +143,7 @@ impl Record {
     }
 }
 
-/// What one transaction writes.
+/// One write of a transaction.
 pub(super) enum Write<'a> {
     Put(&'a Key, u64, &'a mut Record),
     Remove(&'a Key),
@@ -160,20 +159,20 @@ impl Write<'_> {
     }
 }
 
-/// All that a file holds.
+/// The content of a file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub version: u64,
     pub objects: Vec<(Key, Object)>,
     pub meta: BTreeMap<String, Box<[u8]>>,
-    /// The number of the last commit; `None` in a file of a version that did not count them.
+    /// The number of the last commit; `None` in a file of an older release that did not count commits.
     commit: Option<u64>,
-    /// How much of the file the objects take.
+    /// The bytes of the file that objects take.
     stored: u64,
 }
 
-/// Memory for pages of the file. Nothing is read from it once it is open, so this needs to hold only the inner pages
-/// that each write passes.
+/// Page cache of redb. Nothing is read from the file once it is open, so it needs to hold only the inner pages
+/// that each write traverses.
 const PAGE_CACHE: usize = 4 << 20;
 
 fn builder() -> redb::Builder {
@@ -182,10 +181,10 @@ fn builder() -> redb::Builder {
     builder
 }
 
-/// Opens the database again after a failure.
+/// Reopens the database after a failure.
 type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
-/// Observations of the backend.
+/// State of the backend that outlives its reopening.
 #[derive(Debug, Default)]
 struct Observed {
     sync_failed: AtomicBool,
@@ -193,7 +192,7 @@ struct Observed {
     length: Arc<AtomicU64>,
 }
 
-/// A backend whose errors and length are observed.
+/// A backend that records sync failures, a full disk and the length.
 #[derive(Debug)]
 struct Synced<B> {
     backend: B,
@@ -243,11 +242,11 @@ pub(super) struct Disk {
     observed: Arc<Observed>,
     /// The number of the last commit.
     commit: u64,
-    /// `None` over a backend that is no file.
+    /// `None` for a backend without a file.
     identity: Option<Arc<Identity>>,
-    /// Keys of failed writes: what the file says of them is not known.
+    /// Keys of failed writes: their content in the file is unknown.
     unsure: BTreeSet<Key>,
-    /// Held as long as the store is open.
+    /// Locks that are held while the store is open.
     locks: Vec<File>,
 }
 
@@ -260,8 +259,8 @@ pub(super) struct Opened {
 }
 
 impl Disk {
-    /// Opens the data folder, making it where it is missing. A lock can outlive its holder for a moment: while a
-    /// server ends, or in a child that has been forked and does not run its own program yet.
+    /// Opens the data folder, or creates it. Retries a locked folder for a short time: a lock can outlive its holder while a
+    /// server ends, or in a forked child that has not executed its own program yet.
     pub fn open(folder: &Path, must_exist: bool) -> Result<Opened, OpenError> {
         for _ in 0..LOCK_TRIES {
             match Self::open_now(folder, must_exist) {
@@ -288,7 +287,7 @@ impl Disk {
         let marked = if file.try_exists().map_err(io)? {
             marked
         } else {
-            // A mark without a commit was left by a creation that did not finish.
+            // A mark without a commit is left over from a creation that did not finish.
             if must_exist || marked.is_some_and(|(_, acknowledged)| acknowledged != Commit::default()) {
                 return Err(OpenError::Missing { file });
             }
@@ -297,7 +296,7 @@ impl Disk {
             Some((mark, Commit::default()))
         };
         let (mut disk, mut contents) = match Self::open_file(&file) {
-            // redb writes where it repairs or takes a file for itself.
+            // redb writes when it repairs or first opens a file.
             Err(OpenError::Io { source, .. })
                 if source.kind() == io::ErrorKind::StorageFull && reserve.release().map_err(io)? =>
             {
@@ -331,7 +330,7 @@ impl Disk {
             && let Some(database) = &mut disk.database
             && let Err(error) = database.compact()
         {
-            // Compaction saves space and is not needed; the next write opens the file again.
+            // Compaction is optional; the next write reopens the file.
             tracing::warn!(%error, file = %file.display(), "cannot compact the store");
             disk.database = None;
             reserve.release().map_err(io)?;
@@ -348,7 +347,7 @@ impl Disk {
         let (identity, path) = (Arc::new(identity), file.to_owned());
         let same = identity.clone();
         let backend = move || {
-            // After a failed write the path may lead to another file.
+            // After a failed write the path may name another file.
             same.check().map_err(|why| StorageError::Io(io::Error::other(why)))?;
             FileBackend::new(open(&path)?)
         };
@@ -357,17 +356,17 @@ impl Disk {
         Ok((disk, contents))
     }
 
-    /// Keeps the folder's lock as long as the store is open.
+    /// Holds the folder's lock while the store is open.
     fn hold(&mut self, lock: File) {
         self.locks.push(lock);
     }
 
-    /// The identity of the open file.
+    /// Returns the identity of the open file.
     pub fn identity(&self) -> Option<Arc<Identity>> {
         self.identity.clone()
     }
 
-    /// The number of the last commit.
+    /// Returns the number of the last commit.
     pub fn commit(&self) -> u64 {
         self.commit
     }
@@ -377,12 +376,12 @@ impl Disk {
         self.observed.disk_full.load(Ordering::SeqCst)
     }
 
-    /// A failed write may have reached the file, and nothing has corrected it since.
+    /// Whether a failed write may have reached the file and has not been corrected yet.
     pub fn is_unsure(&self) -> bool {
         !self.unsure.is_empty()
     }
 
-    /// A sync failed. Nothing may be written by this process any more.
+    /// Whether a sync failed. This process must not write any more.
     pub fn has_lost_sync(&self) -> bool {
         self.observed.sync_failed.load(Ordering::SeqCst)
     }
@@ -411,7 +410,7 @@ impl Disk {
             observing.length.store(length, Ordering::SeqCst);
             builder().create_with_backend(Synced { backend, observed: observing.clone() })
         };
-        // redb trusts what it reads in places, and panics where that is damaged.
+        // redb trusts parts of the file without checks and panics where they are damaged.
         let read = catch_unwind(AssertUnwindSafe(|| {
             let database = reopen().map_err(|error| explain(error, file))?;
             let contents = read(&database).map_err(|error| match error {
@@ -428,8 +427,8 @@ impl Disk {
         Ok((Self { database, reopen, observed, commit, identity: None, unsure, locks: Vec::new() }, contents))
     }
 
-    /// Makes a group durable, with `version` as the newest. After an error nothing of it counts, and
-    /// `newest` will be asked what the file should say instead.
+    /// Writes a group durably, with `version` as the newest. After an error none of it counts, and
+    /// `newest` supplies the content to restore.
     pub fn write(
         &mut self,
         version: u64,
@@ -438,7 +437,7 @@ impl Disk {
         newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
     ) -> Result<(), String> {
         self.observed.disk_full.store(false, Ordering::SeqCst);
-        // A failing disk must not take the sequencer with it.
+        // A panic of redb must not end the sequencer.
         let done = catch_unwind(AssertUnwindSafe(|| self.try_write(version, writes, durability, newest)));
         let done = done.unwrap_or_else(|_| Err("the database gave up".to_owned()));
         if done.is_err() {
@@ -501,7 +500,7 @@ impl Disk {
     }
 }
 
-/// The number of the last commit in a file; 0 where none was counted.
+/// Returns the number of the last commit in a file; 0 if commits were not counted.
 fn commit_of(database: &Database) -> Result<u64, Box<dyn std::error::Error>> {
     let found = database.begin_read()?.open_table(META)?.get(COMMIT_KEY)?;
     let bytes = found.and_then(|found| found.value().try_into().ok());
@@ -516,7 +515,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Takes the folder for this process.
+/// Creates and locks the folder.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::Folder { folder: folder.to_owned(), source };
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -531,7 +530,7 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// Makes an empty store under another name first: a store that is there is whole, or it is damaged.
+/// Creates an empty store under a temporary name and renames it, so that an existing file is either complete or damaged.
 fn create(folder: &Path, file: &Path) -> Result<(), OpenError> {
     let io = |source| OpenError::Io { file: file.to_owned(), source };
     let fresh = folder.join("store.redb.new");

@@ -9,20 +9,20 @@ use tokio::sync::watch;
 use super::Shared;
 use super::reserve::Reserve;
 
-/// Answered to writes while the disk is full.
+/// The error of writes while the disk is full.
 pub(super) const FULL: &str = "the disk is full; delete objects, or free space on it";
 
 pub(super) struct Health {
-    /// Why no write will be accepted before a restart.
+    /// Why writes are rejected until a restart.
     closed: OnceLock<String>,
-    /// The process must end.
+    /// Whether the process must exit.
     failed: watch::Sender<bool>,
-    /// Why the last write failed.
+    /// The error of the last write.
     error: Mutex<Option<String>>,
-    /// The reserve is in use, and only removals are accepted.
+    /// The reserve is in use: only removals are accepted.
     low: AtomicBool,
     reserve: Mutex<Option<Reserve>>,
-    /// Every write may use the reserve.
+    /// The server starts: every write may use the reserve.
     starting: AtomicBool,
 }
 
@@ -40,12 +40,12 @@ impl Health {
 }
 
 impl Shared {
-    /// The outcome of the newest write.
+    /// Records the outcome of the last write.
     pub(super) fn written(&self, error: Option<String>) {
         *self.health.error.lock() = error;
     }
 
-    /// Ends all writing and asks for the end of the process, because what the file holds is not known.
+    /// Rejects all further writes and requests the end of the process, because the content of the file is unknown.
     pub(super) fn fail(&self, why: &str) {
         if self.health.closed.set(why.to_owned()).is_ok() {
             tracing::error!(why, "the store has failed");
@@ -53,7 +53,7 @@ impl Shared {
         self.health.failed.send_replace(true);
     }
 
-    /// Ends all writing; reads continue.
+    /// Rejects all further writes; reads continue.
     pub(super) fn detach(&self, why: &str) {
         if self.health.closed.set(why.to_owned()).is_ok() {
             tracing::error!(why, "the store accepts no more writes");
@@ -64,7 +64,7 @@ impl Shared {
         self.health.closed.get().map(String::as_str)
     }
 
-    /// Why writes are not accepted, or not all of them.
+    /// Why some or all writes are rejected.
     pub(super) fn problem(&self) -> Option<String> {
         if let Some(why) = self.health.closed.get() {
             return Some(why.clone());
@@ -91,7 +91,7 @@ impl Shared {
         self.health.starting.store(starting, Ordering::SeqCst);
     }
 
-    /// Gives a part of the reserve back to the disk; `false` if there is none left. The store is low from now on.
+    /// Releases a part of the reserve to the disk; `false` if none is left. The store is low from now on.
     pub(super) fn release_reserve(&self) -> bool {
         let mut guard = self.health.reserve.lock();
         let Some(reserve) = guard.as_mut() else { return false };
@@ -102,7 +102,7 @@ impl Shared {
         })
     }
 
-    /// Makes the reserve whole where the disk has room; the store is low while it has not.
+    /// Refills the reserve if the disk has enough space; otherwise the store stays low.
     pub(super) fn fill_reserve(&self) {
         let mut guard = self.health.reserve.lock();
         let Some(reserve) = guard.as_mut() else { return };

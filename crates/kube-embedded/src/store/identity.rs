@@ -1,6 +1,6 @@
-//! The identity of the open store file: whether the path still names the file that is open, at its full length.
+//! The identity of the open store file: whether the path still names the open file, at its full length.
 //!
-//! A file that was unlinked or replaced takes writes that nobody finds after a restart, and a truncated one has lost pages.
+//! Writes to an unlinked or replaced file are lost at a restart, and a truncated file has lost pages.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,14 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The open file and the path that must lead to it.
+/// The open file, and the path that must name it.
 #[derive(Debug)]
 pub(super) struct Identity {
     path: PathBuf,
     file: File,
     device: u64,
     inode: u64,
-    /// The length that the database has given to the file. Never above the real one while the file is resized.
+    /// The length that the database has set. Never above the real length while the file is resized.
     length: Arc<AtomicU64>,
 }
 
@@ -26,7 +26,7 @@ impl Identity {
         Ok(Self { path, device: found.dev(), inode: found.ino(), file, length })
     }
 
-    /// The error names the cause and the fix.
+    /// Errors name the cause and the fix.
     pub fn check(&self) -> Result<(), String> {
         let file = self.path.display();
         let copy = "stop the server and restore the file from a backup";

@@ -1,8 +1,8 @@
 //! The high-water mark: the last acknowledged commit, in a file of its own beside the store.
 //!
-//! After an unclean stop redb opens the previous root where the newest one is damaged, and its header decides which root
-//! is the newest. Neither is noticed without a second witness. The mark is synced after each commit and before the commit
-//! is acknowledged, so a store that ends before its mark has lost acknowledged writes.
+//! After an unclean stop redb opens the previous root if the newest is damaged, and its header decides which root
+//! is the newest. The store file alone cannot reveal either loss. The mark is synced after each commit and before the commit
+//! is acknowledged, so a store file that ends before its mark has lost acknowledged writes.
 //!
 //! The file has two slots that are written in turn, each in a block of its own. A torn write damages only the slot of a
 //! commit that was not acknowledged yet.
@@ -20,7 +20,7 @@ const WORDS: usize = 5;
 /// A commit of the store and the newest resourceVersion that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Commit {
-    /// Counts all commits of the store. Facts about the store itself have no resourceVersion.
+    /// Counts all commits of the store, including those of metadata, which has no resourceVersion.
     pub number: u64,
     pub version: u64,
 }
@@ -71,7 +71,7 @@ impl Mark {
         Ok(Some((Self { file }, newest.ok_or_else(unreadable)?)))
     }
 
-    /// Creates the file with its final length, under another name first: a mark that exists is readable.
+    /// Creates the file with its final length under a temporary name and renames it, so that an existing mark is readable.
     pub fn create(path: &Path, commit: Commit) -> io::Result<Self> {
         let fresh = path.with_extension("mark.new");
         let file =
@@ -87,7 +87,7 @@ impl Mark {
         Ok(Self { file })
     }
 
-    /// Makes a commit the acknowledged one. Durable when it returns.
+    /// Records a commit as acknowledged. Durable when it returns.
     pub fn advance(&self, commit: Commit) -> io::Result<()> {
         self.file.write_all_at(&commit.to_slot(), commit.number % SLOTS * SLOT as u64)?;
         self.file.sync_data()

@@ -1,6 +1,6 @@
-//! The thread that advances the high-water mark, and answers writers after that.
+//! The marker thread: advances the high-water mark, then answers the writers.
 //!
-//! It runs beside the sequencer: while it syncs the mark of one group, the next group is written. Several groups that wait
+//! It runs in parallel to the sequencer: while it syncs the mark of one group, the next group is written. Several waiting groups
 //! share one sync.
 
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::Shared;
 use super::mark::{Commit, Mark};
 use super::sequencer::{Tell, Unwritten, tell};
 
-/// Groups that may wait for the mark.
+/// Capacity of the queue of groups that wait for the mark.
 const QUEUE: usize = 16;
 
-/// A group in the file whose writers wait.
+/// A written group whose writers wait for an answer.
 pub(super) struct Written {
     pub commit: Commit,
     pub answers: Vec<Tell>,
 }
 
-/// The marker's thread. Dropping it waits for the last answer.
+/// Handle of the marker thread. Dropping it waits for the last answer.
 pub(super) struct Marker {
     queue: Option<SyncSender<Written>>,
     thread: Option<JoinHandle<()>>,
@@ -34,7 +34,7 @@ impl Marker {
         Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Answers the writers of a group when the mark covers it.
+    /// Answers the writers of a group once the mark covers it.
     pub fn acknowledge(&self, written: Written) {
         let unsent = match &self.queue {
             Some(queue) => queue.send(written).err().map(|unsent| unsent.0),
@@ -70,7 +70,7 @@ fn run(mark: &Mark, shared: &Shared, written: &Receiver<Written>) {
     }
 }
 
-/// The mark has its blocks, but a file system that copies on write needs new ones.
+/// The mark's blocks are allocated, but a copy-on-write file system needs new ones.
 fn advance(mark: &Mark, shared: &Shared, commit: Commit) -> std::io::Result<()> {
     match mark.advance(commit) {
         Err(error) if error.kind() == std::io::ErrorKind::StorageFull && shared.release_reserve() => {

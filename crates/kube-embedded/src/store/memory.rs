@@ -1,7 +1,7 @@
-//! What readers see: the newest objects, who owns whom, and the recent past.
+//! The watch cache: the newest objects, an index of owners, and the recent history.
 //!
-//! One [`State`] stands behind one lock. The sequencer changes it after a group is durable, a whole group
-//! at a time; so whatever is read under the lock belongs to one version. Readers clone `Arc`s, nothing else.
+//! One [`State`] behind one lock. The sequencer updates it after a group is durable, a whole group at a time, so everything
+//! read under one lock belongs to one version. Readers clone only `Arc`s.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
@@ -14,18 +14,18 @@ use super::budget::{StorageBudget, Usage};
 use super::file::Contents;
 use super::{Event, EventKind, Key, ListStart, Object, Snapshot, TooOld};
 
-/// History of one storage reaches back over this many changes and this long, whichever is more,
+/// The history of a storage covers at least this many changes and this long,
 const KEPT_EVENTS: usize = 1_000;
 const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
-/// but that of all together holds no more than this.
+/// but all histories together are limited to this many bytes.
 const KEPT_BYTES: usize = 64 << 20;
-/// What a remembered change costs beside the bytes of its objects.
+/// Overhead of an event in the history beside the bytes of its objects.
 const EVENT_COST: usize = 512;
-/// Whose objects a controller may adopt, so that those which nobody manages are kept in sight.
+/// Storages whose objects controllers adopt; their objects without a controller are indexed.
 const ADOPTABLE: [&str; 3] = ["pods", "replicasets.apps", "controllerrevisions.apps"];
-/// A watch takes no more events than this at once, to leave the lock to others,
+/// A watch reads at most this many events at a time, to keep the lock short,
 const EVENTS_AT_ONCE: usize = 1_000;
-/// nor more bytes than this (but one event always): they stay in memory until the watcher has read them.
+/// and at most this many bytes (but always one event): they stay in memory until the watcher has read them.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 #[derive(Default)]
@@ -33,30 +33,30 @@ pub(super) struct State {
     pub version: u64,
     pub meta: BTreeMap<String, Box<[u8]>>,
     storages: HashMap<Arc<str>, Storage>,
-    /// Owner uid to the objects that name it.
+    /// Maps an owner uid to the objects that name it.
     dependents: HashMap<Box<str>, BTreeSet<Key>>,
-    /// Where the history of a storage begins that has none yet.
+    /// Where the history of a new storage begins.
     floor: u64,
     history_bytes: usize,
-    /// Where there is a storage budget.
+    /// `Some` if there is a storage budget.
     usage: Option<Usage>,
 }
 
 #[derive(Default)]
 struct Storage {
-    /// Namespace, then name.
+    /// By namespace, then by name.
     objects: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>,
-    /// Namespace and name of the [`ADOPTABLE`] ones that nobody manages.
+    /// Namespace and name of [`ADOPTABLE`] objects without a controller.
     unmanaged: BTreeSet<(Box<str>, Box<str>)>,
     history: VecDeque<Remembered>,
-    /// Whether controllers keep a parsed view with these objects.
+    /// Whether controllers store a parsed view with these objects.
     has_views: bool,
-    /// The first version that one can ask for: all changes after it are in `history`.
+    /// The oldest version that can be requested: all later changes are in `history`.
     floor: u64,
-    /// The newest change that was forgotten. Older than `floor` when none happened just before that:
-    /// who follows the changes and has seen this one has missed nothing.
+    /// The version of the newest change that was dropped from the history. It can be older than `floor`:
+    /// a watch that has read this change has missed nothing.
     lost: u64,
-    /// The newest change since the store was opened.
+    /// The version of the newest change since the store was opened.
     newest: u64,
     changed: Arc<Notify>,
 }
@@ -64,21 +64,21 @@ struct Storage {
 /// An event of the history.
 struct Remembered {
     at: Timestamp,
-    /// What it was charged with when it was published; views that are parsed later do not change it.
+    /// The bytes charged when it was published; views that are parsed later do not change it.
     cost: usize,
     event: Event,
 }
 
-/// A part of a collection as it was read under the lock: the newest objects, and the events that lead back from them to
-/// the version that was asked for. [`super::Store::part`] applies them outside of the lock.
+/// A part of a collection as read under the lock: the newest objects, and the events to undo to get to
+/// the requested version. [`super::Store::part`] undoes them outside the lock.
 pub(super) struct UndoablePage {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
-    /// Whether `objects` reaches to the end of the collection.
+    /// Whether `objects` reaches the end of the collection.
     pub is_complete: bool,
-    /// How many newest objects come after `objects`.
+    /// Number of newest objects after `objects`.
     pub beyond: usize,
-    /// Events after the version that was asked for, oldest first.
+    /// Events after the requested version, oldest first.
     pub undone: Vec<Event>,
 }
 
@@ -119,7 +119,7 @@ impl State {
         objects.filter(|object| wanted(object)).cloned().collect()
     }
 
-    /// The objects from `start` on, at most `limit` of them and those that undoing may take away.
+    /// Returns objects from `start` on: at most `limit`, plus as many as undoing events may remove.
     pub fn part(
         &self,
         storage: &str,
@@ -158,7 +158,7 @@ impl State {
         Ok(part)
     }
 
-    /// The changes of one storage after `version`, oldest first, for who has followed it until then.
+    /// Returns the changes of one storage after `version`, oldest first, for a watch that has read everything up to it.
     pub fn events(&self, storage: &str, version: u64) -> Result<Vec<Event>, TooOld> {
         let Some(found) = self.storages.get(storage) else { return Ok(Vec::new()) };
         if version < found.lost {
@@ -173,7 +173,7 @@ impl State {
         Ok(found.after(version).take(EVENTS_AT_ONCE).take_while(fits).cloned().collect())
     }
 
-    /// The changes of all storages after `version`, in order.
+    /// Returns the changes of all storages after `version`, in order.
     pub fn all_events(&self, version: u64) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
         let mut events = Vec::new();
         for (name, storage) in &self.storages {
@@ -200,7 +200,7 @@ impl State {
         self.storages.get(storage).map_or(0, |found| found.newest)
     }
 
-    /// The first version that one can ask for.
+    /// Returns the oldest version that can be requested.
     pub fn oldest(&self, storage: &str) -> u64 {
         self.storages.get(storage).map_or(self.floor, |found| found.floor)
     }
@@ -213,7 +213,7 @@ impl State {
         .collect()
     }
 
-    /// The objects of an [`ADOPTABLE`] storage that nobody manages.
+    /// Returns the objects of an [`ADOPTABLE`] storage that have no controller.
     pub fn unmanaged(&self, storage: &str, namespace: &str) -> Vec<Arc<Object>> {
         let Some(found) = self.storages.get(storage) else { return Vec::new() };
         let first = (namespace.into(), Box::default());
@@ -221,7 +221,7 @@ impl State {
         names.filter_map(|(_, name)| self.get(storage, namespace, name).cloned()).collect()
     }
 
-    /// Those that hold an object, sorted.
+    /// Returns the storages that hold an object, sorted.
     pub fn storages(&self) -> Vec<Arc<str>> {
         let filled = self.storages.iter().filter(|(_, storage)| !storage.objects.is_empty());
         let mut names: Vec<_> = filled.map(|(name, _)| name.clone()).collect();
@@ -229,8 +229,8 @@ impl State {
         names
     }
 
-    /// Woken after each change of `storage`; there is none for a storage that never held anything
-    /// before [`Self::expect_storage`].
+    /// Notified after each change of `storage`; `None` for a storage that has never held anything
+    /// and has not been announced by [`Self::expect_storage`].
     pub fn changed(&self, storage: &str) -> Option<Arc<Notify>> {
         Some(self.storages.get(storage)?.changed.clone())
     }
@@ -239,7 +239,7 @@ impl State {
         self.storage(storage);
     }
 
-    /// A storage whose kind is served from now on: its history begins here.
+    /// Begins the history of a storage whose kind is served from now on.
     pub fn begin_storage(&mut self, storage: &str) {
         if !self.storages.contains_key(storage) {
             let begun = self.version;
@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    /// Takes in one durable change.
+    /// Applies one durable change.
     pub fn publish(&mut self, key: &Key, event: Event, now: Timestamp) {
         self.version = event.version;
         if let Some(usage) = &mut self.usage {
@@ -390,19 +390,19 @@ impl Storage {
         own + others.map(|(_, names)| names.len()).sum::<usize>()
     }
 
-    /// What history has after `version`.
+    /// Returns the events after `version`.
     fn after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
         let from = self.history.partition_point(|remembered| remembered.event.version <= version);
         self.history.range(from..).map(|remembered| &remembered.event)
     }
 
-    /// The bytes that an event keeps in memory: both documents, and their parsed views where controllers make them.
+    /// Returns the bytes that an event holds in memory: both documents, and their parsed views where controllers make them.
     fn cost(&self, event: &Event) -> usize {
         let bytes = event.object.bytes.len() + event.previous.as_ref().map_or(0, |p| p.bytes.len());
         EVENT_COST + if self.has_views { 2 * bytes } else { bytes }
     }
 
-    /// Answers what it cost.
+    /// Drops the oldest event and returns its cost.
     fn forget_oldest(&mut self) -> usize {
         let Some(Remembered { cost, event, .. }) = self.history.pop_front() else { return 0 };
         self.floor = event.version;

@@ -1,11 +1,17 @@
-//! Where objects are kept, in which order they changed, and how one follows the changes.
+//! The store: objects with resourceVersions, transactions, and watches. It takes the place of etcd and the watch cache.
 //!
-//! One sequence of versions for the whole server. A transaction of one or more changes is visible to
-//! nobody before it is durable, and then all of it at once. Readers take `Arc`s and never wait for the disk.
+//! One sequence of versions for the whole server. A transaction of one or more changes becomes visible
+//! as a whole, and only after it is durable. Readers take `Arc`s and never wait for the disk.
 //!
-//! Inside: `sequencer` orders and groups, `file` makes durable, `mark` and `marker` prove what was acknowledged, `memory`
-//! is what readers see, `size` limits an object, `budget` the objects of a group of namespaces, `health` says whether writes are accepted, `watchdog` checks the file's
-//! `identity` and keeps the `reserve`.
+//! Modules:
+//! - `sequencer`: orders transactions and writes them in groups
+//! - `file`: the durable file
+//! - `mark`, `marker`: record which commit was acknowledged
+//! - `memory`: the state that readers see
+//! - `size`: limit for one object
+//! - `budget`: limit for the objects of a group of namespaces
+//! - `health`: whether writes are accepted
+//! - `watchdog`: checks the file's `identity` and refills the `reserve`
 
 mod budget;
 mod file;
@@ -49,11 +55,11 @@ pub use file::OpenError;
 pub use object::{Fields, Object};
 pub use size::MAX_OBJECT_BYTES;
 
-/// How many transactions may wait; further writers wait to be let in.
+/// Capacity of the queue of transactions; further writers wait.
 const QUEUE: usize = 4096;
 
-/// Which object: `storage` is [`crate::schema::resources::Resource::storage`]; cluster-scoped objects
-/// have an empty namespace.
+/// The key of an object. `storage` is [`crate::schema::resources::Resource::storage`]; the namespace of cluster-scoped objects
+/// is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub storage: Arc<str>,
@@ -67,25 +73,25 @@ impl Key {
     }
 }
 
-/// What must hold of an object for a change to happen.
+/// Precondition of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     Absent,
     Version(u64),
 }
 
-/// What becomes of it.
+/// The operation of a change.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// The new document; its resourceVersion is written by the store.
+    /// Writes a document; the store sets its resourceVersion.
     Put(Value),
-    /// The same for a document that others change at the same time: where another change came first, it is made anew
-    /// from the newest document. Only the key that it belongs to is concerned, not the rest of the transaction.
+    /// The same for a document with concurrent writers: if another change came first, the document is computed again
+    /// from the newest one. Affects only this key, not the rest of the transaction.
     Rebase(Value, Rebase),
     Delete,
 }
 
-/// Makes a change anew from the newest document; `None` if the whole transaction must be.
+/// Computes a change again from the newest document; `None` if the whole transaction must be repeated.
 #[derive(Clone)]
 pub struct Rebase(Arc<RebaseFn>);
 
@@ -119,19 +125,19 @@ pub enum CommitError {
     /// `Expect::Absent` did not hold.
     #[error("it exists already")]
     Exists(Key),
-    /// `Expect::Version` did not hold: changed meanwhile, or gone (`None`).
+    /// `Expect::Version` did not hold: the object has changed, or is gone (`None`).
     #[error("it has changed")]
     Moved(Key, Option<Arc<Object>>),
-    /// The new document is too large, by its approximate size; nothing of the transaction happened.
+    /// The new document is too large, with its approximate size. Nothing of the transaction was written.
     #[error("etcdserver: request is too large")]
     TooLarge(usize),
-    /// The new documents do not fit into a storage budget; nothing of the transaction happened.
+    /// The new documents do not fit into a storage budget. Nothing of the transaction was written.
     #[error("{0}")]
     OverBudget(OverBudget),
-    /// The file cannot be written; nothing of the transaction happened.
+    /// The file cannot be written. Nothing of the transaction was written.
     #[error("the store cannot be written: {0}")]
     Unavailable(String),
-    /// The disk failed to sync: whether the transaction happened is not known before a restart.
+    /// The disk failed to sync: whether the transaction was written is unknown until a restart.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
 }
@@ -143,30 +149,30 @@ pub enum EventKind {
     Deleted,
 }
 
-/// One change, as watchers get it.
+/// One change, as watches deliver it.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub version: u64,
     pub kind: EventKind,
-    /// The new state; for `Deleted` the last one, carrying the deletion's version.
+    /// The new state; for `Deleted` the last state with the version of the deletion.
     pub object: Arc<Object>,
     pub previous: Option<Arc<Object>>,
 }
 
-/// The asked version lies before what history remembers. `oldest` is the first that could be asked for.
+/// The requested version is older than the history. `oldest` is the oldest version that can be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooOld {
     pub oldest: u64,
 }
 
-/// Objects as they were at one version, in key order (namespace, then name).
+/// Objects at one version, sorted by key (namespace, then name).
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
 }
 
-/// Where in a collection to begin: at an object, or after it. In a list of one namespace, `namespace` is that one.
+/// The start of a page: at an object, or after it. In a list of one namespace, `namespace` is that one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListStart {
     pub namespace: Box<str>,
@@ -179,39 +185,39 @@ impl ListStart {
         Self { namespace: object.namespace.clone(), name: object.name.clone(), is_after: true }
     }
 
-    /// Whether an object lies at or behind it.
+    /// Whether an object lies at or after the start.
     fn covers(&self, namespace: &str, name: &str) -> bool {
         let (here, start) = ((namespace, name), (self.namespace.as_ref(), self.name.as_ref()));
         if self.is_after { here > start } else { here >= start }
     }
 }
 
-/// Objects of a collection as they were at one version, from some place on, in key order.
+/// A page: objects of a collection at one version, in key order.
 #[derive(Clone, Debug)]
 pub struct ListPage {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
-    /// How many objects come after these.
+    /// Number of objects after these.
     pub remaining: usize,
 }
 
-/// When an answered write is safe.
+/// When a write becomes durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Before it is answered.
+    /// Before it is acknowledged.
     #[default]
     Immediate,
     /// Soon after, or when the store is closed: for tests.
     Relaxed,
 }
 
-/// How a store is opened.
+/// Options for opening a store.
 pub struct Options {
     pub durability: Durability,
     pub clock: Arc<dyn Clock>,
-    /// A folder without a store is an error: other files say that it had one.
+    /// Fail if the folder has no store: other files show that it had one.
     pub must_exist: bool,
-    /// A limit of bytes for each group of namespaces.
+    /// Limits of the stored bytes per group of namespaces.
     pub budget: Option<StorageBudget>,
 }
 
@@ -226,13 +232,13 @@ impl Default for Options {
     }
 }
 
-/// What readers, watches and the sequencer have in common.
+/// State shared by readers, watches and the sequencer.
 struct Shared {
     state: RwLock<State>,
     clock: Arc<dyn Clock>,
     health: Health,
     groups: AtomicU64,
-    /// Woken after each group, whatever it changed.
+    /// Notified after each group.
     changed: Notify,
 }
 
@@ -242,7 +248,7 @@ impl Shared {
     }
 }
 
-/// The objects of one cluster. See the module.
+/// The store of one cluster. See the module.
 pub struct Store {
     shared: Arc<Shared>,
     /// `None` only while the store is being dropped.
@@ -253,20 +259,19 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a data folder, or makes one. The folder is this process's own until the
-    /// store is dropped.
+    /// Opens the store in a data folder, or creates one. The folder is locked until the store is dropped.
     pub fn open(folder: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
         let Opened { disk, contents, mark, reserve } = Disk::open(folder, options.must_exist)?;
         let failed = |source| OpenError::Io { file: folder.join("store.redb"), source };
         Self::try_start(Some(disk), contents, Some(mark), Some(reserve), options).map_err(failed)
     }
 
-    /// A store without a file, for tests.
+    /// Opens a store without a file, for tests.
     pub fn in_memory() -> Arc<Self> {
         Self::in_memory_with(Options::default())
     }
 
-    /// The same with a clock of one's own.
+    /// The same with the given options, for instance another clock.
     pub fn in_memory_with(options: Options) -> Arc<Self> {
         Self::start(None, Contents::default(), options)
     }
@@ -303,34 +308,34 @@ impl Store {
         Ok(Arc::new(Self { shared, queue, sequencer, _watchdog: watchdog, durable }))
     }
 
-    /// The newest version.
+    /// Returns the newest version.
     pub fn version(&self) -> u64 {
         self.shared.state.read().version
     }
 
-    /// The version of the last change in `storage`; 0 if there was none since the store was opened.
+    /// Returns the version of the last change in `storage`; 0 if there was none since the store was opened.
     pub fn storage_version(&self, storage: &str) -> u64 {
         self.shared.state.read().storage_version(storage)
     }
 
-    /// Whether writes of all kinds are accepted, as far as the last one tells.
+    /// Whether writes of all kinds are accepted, judged by the last one.
     pub fn writable(&self) -> bool {
         self.problem().is_none()
     }
 
-    /// Why writes are not accepted, or only deletions.
+    /// Returns why writes, or all writes except deletions, are rejected.
     pub fn problem(&self) -> Option<String> {
         self.shared.problem()
     }
 
-    /// Lets every write use the reserve of disk space while a server starts, so that it starts on a full disk. Otherwise
-    /// the reserve is for removals.
+    /// Lets every write use the disk space reserve while a server starts, so that it starts on a full disk. Otherwise
+    /// the reserve is for removals only.
     pub fn set_starting(&self, starting: bool) {
         self.shared.set_starting(starting);
     }
 
-    /// Resolves when the store has failed for good: the disk did not sync, and pages may be lost. The process must end,
-    /// and a new one reads what is really there.
+    /// Resolves when the store has failed permanently: the disk did not sync, and pages may be lost. The process must exit;
+    /// a new one reads the real content of the disk.
     pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut failed = self.shared.subscribe_failed();
         async move {
@@ -341,17 +346,17 @@ impl Store {
         }
     }
 
-    /// The stored bytes of a group of namespaces, where there is a budget.
+    /// Returns the stored bytes of a group of namespaces, if there is a budget.
     pub fn storage_used(&self, group: &str) -> Option<u64> {
         Some(self.shared.state.read().usage()?.of(group))
     }
 
-    /// The metrics of storage budgets.
+    /// Returns the metrics collector of the storage budgets.
     pub fn storage_collector(&self) -> StorageCollector {
         StorageCollector(self.shared.clone())
     }
 
-    /// How many groups of transactions have been written since the store was opened.
+    /// Returns how many groups of transactions have been written since the store was opened.
     pub fn groups(&self) -> u64 {
         self.shared.groups.load(Ordering::Relaxed)
     }
@@ -360,12 +365,12 @@ impl Store {
         self.shared.state.read().get(storage, namespace, name).cloned()
     }
 
-    /// The newest state, of one namespace or of all.
+    /// Returns the newest state of one namespace or of all.
     pub fn list(&self, storage: &str, namespace: Option<&str>) -> Snapshot {
         self.shared.state.read().list(storage, namespace)
     }
 
-    /// The objects of the newest state for which `wanted` holds. It runs under the store's lock: a look at metadata.
+    /// Returns the newest objects for which `wanted` holds. `wanted` runs under the store's lock and should read metadata only.
     pub fn select(
         &self,
         storage: &str,
@@ -375,14 +380,14 @@ impl Store {
         self.shared.state.read().select(storage, namespace, wanted)
     }
 
-    /// The state at an earlier version, from history. A version that is still to come gives the newest.
+    /// Returns the state at an earlier version, from history. A version in the future returns the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
         let ListPage { version, objects, .. } = self.part(storage, namespace, Some(version), None, None)?;
         Ok(Snapshot { version, objects })
     }
 
-    /// A part of the state at `version`, or of the newest: from `start` on, at most `limit` objects. Under the store's
-    /// lock only the objects of the part and the events after `version` are copied.
+    /// Returns a page of the state at `version`, or of the newest: from `start` on, at most `limit` objects. Under the store's
+    /// lock only the objects of the page and the events after `version` are copied.
     pub fn part(
         &self,
         storage: &str,
@@ -402,31 +407,31 @@ impl Store {
         Ok(part)
     }
 
-    /// The objects that name `owner` among their owner references, with the storage of each.
+    /// Returns the objects that name `owner` in their owner references, with the storage of each.
     pub fn dependents(&self, owner: &str) -> Vec<(Arc<str>, Arc<Object>)> {
         self.shared.state.read().dependents(owner)
     }
 
-    /// The objects of a namespace that no controller manages; known of pods and of what else can be adopted.
+    /// Returns the objects of a namespace without a controller; indexed only for kinds that controllers adopt, such as pods.
     pub fn unmanaged(&self, storage: &str, namespace: &str) -> Vec<Arc<Object>> {
         self.shared.state.read().unmanaged(storage, namespace)
     }
 
-    /// The storages that hold an object, sorted.
+    /// Returns the storages that hold an object, sorted.
     pub fn storages(&self) -> Vec<Arc<str>> {
         self.shared.state.read().storages()
     }
 
-    /// All changes or none, each with a version of its own; answers the objects as they now stand
-    /// (for a delete: the last state, carrying the deletion's version).
+    /// Applies all changes or none, each with its own version. Returns the objects as stored
+    /// (for a delete: the last state with the version of the deletion).
     ///
-    /// Who stops waiting for the answer does not know whether the changes happened.
+    /// Not cancel-safe: the changes of a dropped future may still be committed.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, CommitError> {
         self.commit_holding(changes, ()).await
     }
 
-    /// The same, and drops `held` when the changes are visible or have failed, also if this future is dropped before:
-    /// a queued change happens whether somebody waits for it or not.
+    /// The same, and drops `held` when the changes are visible or have failed, even if this future is dropped before:
+    /// a queued change is applied regardless.
     pub async fn commit_holding(
         &self,
         changes: Vec<Change>,
@@ -450,18 +455,18 @@ impl Store {
         self.ask(|answer| Request::Commit { changes, allowance, held, answer }).await
     }
 
-    /// A small fact about the store itself.
+    /// Returns metadata of the store itself.
     pub fn get_meta(&self, key: &str) -> Option<Box<[u8]>> {
         self.shared.state.read().meta.get(key).cloned()
     }
 
-    /// Keeps a small fact; `format` and `version` are the store's own.
+    /// Stores metadata; the keys `format` and `version` are reserved.
     pub async fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), CommitError> {
         let (key, value) = (key.to_owned(), value.into());
         self.ask(|answer| Request::Meta { key, value, answer }).await
     }
 
-    /// Follows the changes of one storage after `after`. One that is still to come is waited for.
+    /// Watches the changes of one storage after the version `after`, which may be in the future.
     pub fn watch(self: &Arc<Self>, storage: &str, after: u64) -> Result<Watch, TooOld> {
         let changed = self.changed(storage);
         let oldest = self.shared.state.read().oldest(storage);
@@ -471,7 +476,7 @@ impl Store {
         Ok(Watch { shared: self.shared.clone(), storage: storage.into(), after, changed })
     }
 
-    /// The newest state, and the watch that continues it without a gap.
+    /// Returns the newest state and a watch that continues it without a gap.
     pub fn follow(self: &Arc<Self>, storage: &str, namespace: Option<&str>) -> (Snapshot, Watch) {
         let changed = self.changed(storage);
         let snapshot = self.list(storage, namespace);
@@ -479,17 +484,17 @@ impl Store {
         (snapshot, Watch { shared: self.shared.clone(), storage: storage.into(), after, changed })
     }
 
-    /// Follows the changes of all storages from now on.
+    /// Watches all storages from now on.
     pub fn follow_all(&self) -> Feed {
         Feed { shared: self.shared.clone(), after: self.version() }
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn count(&self, storage: &str, namespace: Option<&str>) -> usize {
         self.shared.state.read().count(storage, namespace)
     }
 
-    /// Says that a storage's kind is served from now on: one cannot watch it from an earlier version.
+    /// Begins the history of a storage whose kind is served from now on: watches from earlier versions are refused.
     pub fn begin_storage(&self, storage: &str) {
         self.shared.state.write().begin_storage(storage);
     }
@@ -503,12 +508,12 @@ impl Store {
         state.changed(storage).expect("a storage that is expected has one")
     }
 
-    /// Forgets the past: every watch that has not caught up, and every exact list, is now too old.
+    /// Drops the history: every watch that has not caught up and every list at an exact version gets "too old".
     pub fn compact(&self) {
         self.shared.state.write().forget();
     }
 
-    /// Everything that costs time is done here, by who asks.
+    /// Does the expensive work of a change on the caller's task.
     fn prepare(&self, change: Change) -> Prepared {
         let Change { key, expect, op } = change;
         let (value, rebase) = match op {
@@ -533,16 +538,16 @@ impl Store {
     }
 }
 
-/// An object at an earlier version, and whether it exists now.
+/// The object at the requested version, and whether it exists now.
 type Before = (Option<Arc<Object>>, bool);
 
-/// Leads a part of the newest state back to its version.
+/// Undoes events to get a page at an earlier version.
 fn undo(read: memory::UndoablePage) -> ListPage {
     let memory::UndoablePage { version, mut objects, is_complete, beyond, undone } = read;
     if undone.is_empty() {
         return ListPage { version, objects, remaining: beyond };
     }
-    // What each changed object was at `version`, and whether it exists now.
+    // For each changed object: its state at `version`, and whether it exists now.
     let mut changed = BTreeMap::<(Box<str>, Box<str>), Before>::new();
     for Event { kind, object, previous, .. } in undone {
         let key = (object.namespace.clone(), object.name.clone());
@@ -557,7 +562,7 @@ fn undo(read: memory::UndoablePage) -> ListPage {
             objects.extend(then);
             continue;
         }
-        // It lies behind this part, whose length was counted as of now.
+        // The object lies after this page, whose remainder was counted for the newest state.
         remaining = remaining + usize::from(then.is_some()) - usize::from(exists);
     }
     objects.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
@@ -565,7 +570,7 @@ fn undo(read: memory::UndoablePage) -> ListPage {
 }
 
 impl Drop for Store {
-    /// What waits is still written, and the folder is free afterwards.
+    /// Writes the queued transactions, then unlocks the folder.
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(sequencer) = self.sequencer.take() {
@@ -574,8 +579,8 @@ impl Drop for Store {
     }
 }
 
-/// A place in history from which one goes on. It holds no events: a watch that sleeps costs nothing,
-/// and one that sleeps too long has lost its place.
+/// A position in the history of one storage. It holds no events, so an idle watch costs nothing,
+/// and a watch that falls behind the history ends.
 pub struct Watch {
     shared: Arc<Shared>,
     storage: Arc<str>,
@@ -584,10 +589,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The next changes, at least one; waits for them. Falling out of history ends the watch.
+    /// Returns the next changes, at least one; waits for them. Fails when the position has fallen out of the history.
     pub async fn next(&mut self) -> Result<Vec<Event>, TooOld> {
         loop {
-            // Made before looking, so that a change in between wakes it.
+            // Created before the read, so that a change in between wakes the watch.
             let changed = self.changed.notified();
             let events = self.shared.state.read().events(&self.storage, self.after)?;
             if let Some(last) = events.last() {
@@ -597,7 +602,7 @@ impl Watch {
             changed.await;
         }
     }
-    /// The version up to which this watch has seen everything: what a bookmark may say.
+    /// Returns the version up to which this watch has delivered everything: the version of a bookmark.
     pub fn position(&self) -> u64 {
         let state = self.shared.state.read();
         match state.events(&self.storage, self.after) {
@@ -614,13 +619,12 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// The version up to which this feed has told everything.
+    /// Returns the version up to which this watch has delivered everything.
     pub fn position(&self) -> u64 {
         self.after
     }
 
-    /// The next changes with the storage of each, at least one; waits for them. May be dropped while it
-    /// waits and asked again.
+    /// Returns the next changes with the storage of each, at least one; waits for them. Cancel-safe.
     pub async fn next(&mut self) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
         loop {
             let changed = self.shared.changed.notified();

@@ -1,9 +1,9 @@
-//! One stored object: its bytes, and what must be known of it without parsing them.
+//! A stored object: its serialised document, and the metadata that the store reads without parsing it.
 //!
-//! The bytes are the truth and go out to clients as they are. A [`Draft`] is the same document before
-//! it has a version: whoever writes serialises it, the sequencer only splices the digits in.
+//! Clients get the bytes as they are. A [`Draft`] is the document before it has a version: the writer's task
+//! serialises it, and the sequencer only inserts the digits.
 //!
-//! Always true: `metadata.resourceVersion` inside the bytes equals [`Object::version`].
+//! Invariant: `metadata.resourceVersion` inside the bytes equals [`Object::version`].
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-/// Values that a field selector can ask for, by path.
+/// Values of selectable fields, by path.
 pub type Fields = Box<[(Box<str>, Box<str>)]>;
 
 #[derive(Debug)]
@@ -26,32 +26,32 @@ pub struct Object {
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids in `metadata.ownerReferences`.
     pub owners: Box<[Box<str>]>,
-    /// The uid of the owner that manages it.
+    /// The uid of the owner reference with `controller: true`.
     pub controller: Option<Box<str>>,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
     /// The whole JSON document.
     pub bytes: Bytes,
-    /// Where in `bytes` the digits of the version begin.
+    /// The offset of the version's digits in `bytes`.
     gap: usize,
-    /// How much of `bytes` is the type that stands first; 0 for an object without one.
+    /// Length of the leading `kind` and `apiVersion` in `bytes`; 0 for a document without them.
     typed: usize,
     fields: OnceLock<Fields>,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Object {
-    /// `value` with `version` written into its metadata.
+    /// Creates an object from a document and its version.
     pub fn new(value: Value, version: u64) -> Self {
         Draft::new(value).finish(version)
     }
 
-    /// The parsed document.
+    /// Parses the document.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.bytes).expect("stored bytes are the JSON that was serialised")
     }
 
-    /// The same content under another version, as a watcher sees what has left its selection.
+    /// Returns the same content under another version, for a watch whose selector no longer matches the object.
     #[must_use]
     pub fn at_version(&self, version: u64) -> Self {
         let after = self.gap + digits(self.version).len();
@@ -72,13 +72,13 @@ impl Object {
         }
     }
 
-    /// The document with nothing in the place of its version, and that place.
+    /// Returns the document without the digits of its version, and their offset.
     pub(super) fn without_version(&self) -> (Vec<u8>, usize) {
         let after = self.gap + digits(self.version).len();
         ([&self.bytes[..self.gap], &self.bytes[after..]].concat(), self.gap)
     }
 
-    /// The document without `kind` and `apiVersion`, as built-in lists show their items, in parts.
+    /// Returns the document without `kind` and `apiVersion`, in parts, as in the items of built-in lists.
     pub fn untyped(&self) -> [Bytes; 2] {
         if self.typed == 0 {
             return [Bytes::new(), self.bytes.clone()];
@@ -91,8 +91,8 @@ impl Object {
         Some(&self.labels[at].1)
     }
 
-    /// The document as a `T`, made once and kept with the object; each kind of object should have one such type.
-    /// What was stored has been checked against its kind, so that it fits; if it does not, it reads as empty.
+    /// Returns the document as a `T`, parsed once and stored with the object. Use one `T` per kind.
+    /// Stored documents are validated and fit; one that does not is logged and reads as empty.
     pub fn view<T: DeserializeOwned + Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let read = || match serde_json::from_slice::<T>(&self.bytes) {
             Ok(view) => Arc::new(view),
@@ -104,12 +104,12 @@ impl Object {
         self.view.get_or_init(|| read()).clone().downcast().unwrap_or_else(|_| read())
     }
 
-    /// Whether a parsed view is kept with the object.
+    /// Whether a parsed view is stored with the object.
     pub(super) fn has_view(&self) -> bool {
         self.view.get().is_some()
     }
 
-    /// Selectable fields, computed once.
+    /// Returns the selectable fields, computed once.
     pub fn fields(&self, compute: impl FnOnce(&Value) -> Fields) -> &Fields {
         self.fields.get_or_init(|| compute(&self.value()))
     }
@@ -128,7 +128,7 @@ fn splice(before: &[u8], version: u64, after: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// What an object says about itself in `metadata`, as far as the store asks.
+/// The `metadata` fields that the store uses.
 #[derive(Debug)]
 struct Metadata {
     namespace: Box<str>,
@@ -140,7 +140,7 @@ struct Metadata {
     deleting: bool,
 }
 
-/// The part of a document that is looked at when a file is opened.
+/// The parts of a document that are read when a file is opened.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
@@ -162,18 +162,18 @@ struct Seen {
     deletion_timestamp: Value,
 }
 
-/// A document that only lacks its version.
+/// A serialised document without its version.
 #[derive(Debug)]
 pub(super) struct Draft {
     metadata: Metadata,
-    /// The JSON with nothing between the quotes of `metadata.resourceVersion`.
+    /// The JSON with an empty string as `metadata.resourceVersion`.
     pub text: Vec<u8>,
-    /// Where those quotes close.
+    /// The offset of that string's closing quote.
     pub gap: usize,
     typed: usize,
 }
 
-/// How a document begins: its type first, so that lists can leave it out without parsing.
+/// The start of a document: its type comes first, so that lists can omit it without parsing.
 fn head(kind: &str, api_version: &str) -> Vec<u8> {
     let mut text = b"{\"kind\":".to_vec();
     write_json(&mut text, kind);
@@ -184,7 +184,7 @@ fn head(kind: &str, api_version: &str) -> Vec<u8> {
 }
 
 impl Draft {
-    /// A document is an object with an object `metadata`; where it is not, that part counts as empty.
+    /// Serialises a document. If the document or its `metadata` is not an object, that part counts as empty.
     pub fn new(value: Value) -> Self {
         let mut root = into_map(value);
         let mut metadata = into_map(root.remove("metadata").unwrap_or_default());
@@ -218,7 +218,7 @@ impl Draft {
         Self { metadata: known, text, gap, typed }
     }
 
-    /// From a file. `Err` says what is wrong with it.
+    /// Creates a draft from the file's content. `Err` is the message.
     pub fn from_text(text: Vec<u8>, gap: usize) -> Result<Self, String> {
         let Document { metadata: seen, kind, api_version } =
             serde_json::from_slice(&text).map_err(|error| error.to_string())?;
@@ -291,7 +291,7 @@ fn write_json(text: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
     serde_json::to_writer(text, value).expect("a JSON value serialises into memory");
 }
 
-/// Writes the members; `begun` if the map's opening has been written.
+/// Writes the members of a map; `begun` if its opening brace is written already.
 fn write_map(
     text: &mut Vec<u8>,
     begun: bool,

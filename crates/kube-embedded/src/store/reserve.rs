@@ -1,7 +1,7 @@
-//! The reserve: disk space that is given back when the disk is full, so that a store still opens and accepts deletions.
+//! The reserve: disk space that is released when the disk is full, so that a store still opens and accepts deletions.
 //!
-//! While the reserve is not whole the store is *low*: a transaction is admitted only if it removes something, or if earlier
-//! removals made room for it inside the store file ([`Space`]). The reserve is filled again when the disk has room.
+//! While the reserve is not complete the store is *low*: a transaction is admitted only if it removes something, or if earlier
+//! removals freed enough space inside the store file ([`Space`]). The reserve is refilled when the disk has space again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,12 +10,12 @@ use std::path::Path;
 
 use super::{Event, EventKind};
 
-/// A deletion changes a few pages of the store file; released pages are used again two commits later.
+/// A deletion writes a few pages of the store file; redb reuses released pages two commits later.
 const SIZE: u64 = 4 << 20;
 const STEP: u64 = 512 << 10;
-/// Free space beyond the reserve before the store counts as having room again.
+/// Free space required beyond the reserve before the store stops being low.
 const HEADROOM: u64 = STEP;
-/// Growth that a removal may bring with it: conditions, a deletion timestamp, a quota's usage.
+/// Growth that a removal may cause: conditions, a deletion timestamp, a quota's usage.
 const MAX_GROWTH_OF_REMOVAL: u64 = 4096;
 
 /// The reserve file.
@@ -38,7 +38,7 @@ impl Reserve {
         self.length == SIZE
     }
 
-    /// Takes what is missing from the disk. On an error the reserve is as before.
+    /// Allocates the missing space. On an error the reserve is as before.
     pub fn fill(&mut self) -> io::Result<()> {
         let filled = self.extend(SIZE + HEADROOM);
         let length = if filled.is_ok() { SIZE } else { self.length.min(SIZE) };
@@ -48,7 +48,7 @@ impl Reserve {
     }
 
     fn extend(&self, end: u64) -> io::Result<()> {
-        // Bytes that neither compress nor repeat, so that the file system sets real blocks aside.
+        // Bytes that neither compress nor repeat, so that the file system allocates real blocks.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut block = [0; 4096];
         for bytes in block.chunks_exact_mut(8) {
@@ -66,7 +66,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Gives a part back to the disk; `false` if nothing is left.
+    /// Releases a part to the disk; `false` if nothing is left.
     pub fn release(&mut self) -> io::Result<bool> {
         if self.length == 0 {
             return Ok(false);
@@ -78,11 +78,11 @@ impl Reserve {
     }
 }
 
-/// Room for transactions. Pure.
+/// Admission of transactions on a full disk. Pure: no I/O, no clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Space {
     pub is_low: bool,
-    /// While low: half of what removals have freed, minus what was written since.
+    /// While low: half of the bytes that removals have freed, minus the bytes written since.
     credit: u64,
 }
 
@@ -91,7 +91,7 @@ impl Space {
         *self = Self { is_low: true, credit: 0 };
     }
 
-    /// Whether a transaction of these events may be written. It is counted if so.
+    /// Whether a transaction of these events may be written. If so, it is counted.
     pub fn admit<'a>(&mut self, events: impl Iterator<Item = &'a Event>) -> bool {
         if !self.is_low {
             return true;

@@ -1,14 +1,14 @@
-//! The one thread that puts changes in order.
+//! The sequencer: the one thread that orders and commits transactions.
 //!
-//! It takes the transactions that wait, decides each against the newest state and the ones before it,
-//! writes all that hold in one durable group, and only then shows them and answers. While it waits for
-//! the disk the next group gathers in the queue. It parses and serialises JSON only to rebase a change on one that was
+//! It takes the waiting transactions, decides each against the newest state and the ones before it,
+//! writes the successful ones as one durable group, and only then publishes them and answers. While it waits for
+//! the disk the next group collects in the queue. It parses and serialises JSON only to rebase a change on one that was
 //! decided just before ([`Rebase`]).
 //!
-//! After a failed sync it writes nothing more and answers that the outcome is unknown; the process is to be restarted.
+//! After a failed sync it writes nothing more and answers that the outcome is unknown; the process must be restarted.
 //!
-//! The thread outlives a panic: the group at hand is answered as unknown, and the next one is taken. Only where the group
-//! was in the file and not in memory yet, the store fails.
+//! The thread survives a panic: the current group is answered as unknown, and the next one is taken. If the group
+//! was in the file but not in memory yet, the store fails.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -30,12 +30,12 @@ use super::object::Draft;
 use super::reserve::Space;
 use super::{CommitError, Durability, Event, EventKind, Expect, Key, Object, Rebase, Shared};
 
-/// A group takes no more than this, so that the first in it does not wait for too many others.
+/// Limits of one group, so that its first transaction does not wait for too many others.
 const GROUP_TRANSACTIONS: usize = 512;
 const GROUP_BYTES: usize = 8 << 20;
-/// A group up to this size may use the reserve although it removes nothing, when the disk turns out to be full.
+/// A group up to this size may use the reserve without removing anything, when the disk turns out to be full.
 const SMALL_GROUP: usize = 64 << 10;
-/// With relaxed durability, how long an answered write may be lost to a crash.
+/// With relaxed durability: how long an acknowledged write may be lost by a crash.
 const RELAXED_FOR: Duration = Duration::from_millis(100);
 
 pub(super) type Answer<T> = oneshot::Sender<Result<T, CommitError>>;
@@ -55,27 +55,27 @@ pub(super) enum Request {
     },
 }
 
-/// A change that is ready to be decided.
+/// A serialised change, ready to be decided.
 pub(super) struct Prepared {
     pub key: Key,
     pub expect: Expect,
     /// The new document, or `None` to delete.
     pub put: Option<(Draft, Option<Record>)>,
-    /// Makes the change anew where another one came first.
+    /// Computes the change again if another one came first.
     pub rebase: Option<Rebase>,
 }
 
-/// A change that will happen if the group becomes durable.
+/// A decided change, applied when the group is durable.
 struct Effect {
     key: Key,
     event: Event,
     record: Option<Record>,
 }
 
-/// Tells who asked, once it is known whether the group was written.
+/// Answers one writer when the outcome of the group is known.
 pub(super) type Tell = Box<dyn FnOnce(Result<(), Unwritten>) + Send>;
 
-/// Answers all writers of a group. A panic of one (it drops what the writer held) does not concern the others.
+/// Answers all writers of a group. A panic in one callback (it drops what the writer held) does not affect the others.
 pub(super) fn tell(answers: Vec<Tell>, outcome: &Result<(), Unwritten>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(|| answer(outcome.clone()))).is_err() {
@@ -84,12 +84,12 @@ pub(super) fn tell(answers: Vec<Tell>, outcome: &Result<(), Unwritten>) {
     }
 }
 
-/// Why a group was not written.
+/// Error of writing a group.
 #[derive(Clone)]
 pub(super) enum Unwritten {
-    /// Nothing of it will be found in the file.
+    /// None of it is in the file.
     Refused(String),
-    /// It may be found in the file, or not.
+    /// The file may or may not contain it.
     Unknown(String),
 }
 
@@ -107,18 +107,18 @@ struct Group {
     version: u64,
     size: usize,
     effects: Vec<Effect>,
-    /// The newest state of each key that this group touches.
+    /// The newest state of each key that this group changes.
     newest: HashMap<Key, Option<Arc<Object>>>,
     meta: Vec<(String, Box<[u8]>)>,
     answers: Vec<Tell>,
     space: Space,
-    /// What this group adds to storage budgets.
+    /// The growth of storage budgets by this group.
     growth: Pending,
 }
 
 pub(super) struct Sequencer {
     shared: Arc<Shared>,
-    /// Before `disk`: the folder's lock is held until the mark is written.
+    /// Declared before `disk`: the folder's lock is held until the mark is written.
     marker: Option<Marker>,
     disk: Option<Disk>,
     identity: Option<Arc<Identity>>,
@@ -144,7 +144,7 @@ impl Sequencer {
         Self { shared, marker, disk, identity, durability, queue, synced, space, is_ahead: false }
     }
 
-    /// Works until the store is dropped.
+    /// Runs until the store is dropped.
     pub fn run(mut self) {
         while let Some(first) = self.queue.blocking_recv() {
             if catch_unwind(AssertUnwindSafe(|| self.handle(first))).is_ok() {
@@ -163,7 +163,7 @@ impl Sequencer {
         {
             let version = self.shared.state.read().version;
             let newest = |key: &Key| self.shared.get(key);
-            // The store is gone: there is nobody left to tell.
+            // The store is gone: no caller is left to answer.
             let _ = disk.write(version, &mut [], redb::Durability::Immediate, &newest);
         }
     }
@@ -212,7 +212,7 @@ impl Sequencer {
         group
     }
 
-    /// Writes a group. A commit that the mark must cover before writers are answered is returned.
+    /// Writes a group. Returns the commit that the mark must cover before writers are answered, if any.
     fn write(&mut self, group: &mut Group) -> Result<Option<Commit>, Unwritten> {
         if group.effects.is_empty() && group.meta.is_empty() {
             return Ok(None);
@@ -228,7 +228,7 @@ impl Sequencer {
         Ok(commit)
     }
 
-    /// Ends all writing if the file is no longer the one at the path.
+    /// Detaches the store if the path no longer names the open file.
     fn check_identity(&self, unwritten: impl FnOnce(String) -> Unwritten) -> Result<(), Unwritten> {
         let Some(identity) = &self.identity else { return Ok(()) };
         identity.check().map_err(|why| {
@@ -292,8 +292,8 @@ impl Sequencer {
 }
 
 impl Group {
-    /// Decides one transaction. Even a refusal is told only after the group is durable: it may be
-    /// owed to a change that nobody may know of before.
+    /// Decides one transaction. Even a refusal is answered only after the group is durable: it may
+    /// depend on a change that is not visible yet.
     fn take(&mut self, request: Request, state: &State) {
         match request {
             Request::Commit { changes, allowance, held, answer } => {
@@ -301,7 +301,7 @@ impl Group {
                 self.answers.push(Box::new(move |written| {
                     let told = written.map_err(CommitError::from).and(decided);
                     drop(held);
-                    // Who asked may have gone away meanwhile.
+                    // The caller may have gone away.
                     let _ = answer.send(told);
                 }));
             }

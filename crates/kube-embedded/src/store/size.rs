@@ -1,15 +1,15 @@
-//! How large a stored object may be: the limit of etcd, so that what is accepted here is accepted by a real cluster.
+//! The limit of an object's size: that of etcd, so that a real cluster accepts every object that is accepted here.
 
 use serde_json::Value;
 
 use super::{Change, CommitError, Object, Op};
 
-/// `--max-request-bytes` of etcd.
+/// Default of etcd's `--max-request-bytes`.
 pub const MAX_OBJECT_BYTES: usize = 1_572_864;
 
 /// Refuses a change that makes an object larger than [`MAX_OBJECT_BYTES`].
 ///
-/// An object that is larger already, from before there was a limit, can be made smaller, marked as deleted, and removed.
+/// An object above the limit, from before there was one, can be made smaller, marked as deleted, and removed.
 pub(super) fn check(
     change: &Change,
     old: impl FnOnce() -> Option<std::sync::Arc<Object>>,
@@ -27,8 +27,8 @@ pub(super) fn check(
     if shrinks { Ok(()) } else { Err(CommitError::TooLarge(size)) }
 }
 
-/// Approximates the bytes of an object in etcd: names and texts as they are, without the escapes of JSON, and two bytes
-/// for each. Scalars count as eight bytes.
+/// Approximates the bytes of an object in etcd: keys and strings without JSON escapes, plus two bytes each. Scalars count as
+/// eight bytes.
 fn size(value: &Value) -> usize {
     let parts = |sizes: &mut dyn Iterator<Item = usize>| sizes.fold(2, usize::saturating_add);
     match value {

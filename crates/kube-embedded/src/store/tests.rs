@@ -1,4 +1,4 @@
-//! What the store promises, each promise once.
+//! Tests of the store's guarantees: ordering, atomicity, watches and history.
 
 mod crash;
 mod damage;
@@ -185,7 +185,7 @@ async fn a_watch_from_the_future_waits() {
     assert_eq!(seen.iter().map(|event| event.version).collect::<Vec<_>>(), [3]);
 }
 
-/// Random writes over few names: `None` deletes.
+/// Random writes to few names; a step without a write deletes.
 fn histories() -> impl Strategy<Value = Vec<(u8, u8, bool)>> {
     prop::collection::vec((0..3_u8, 0..4_u8, prop::bool::weighted(0.7)), 0..60)
 }

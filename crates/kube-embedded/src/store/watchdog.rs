@@ -1,4 +1,4 @@
-//! The thread that looks after an open store between writes: the file's identity and the reserve.
+//! The watchdog thread: checks the file's identity and refills the reserve between writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use super::identity::Identity;
 
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The watchdog's thread. Dropping it ends it.
+/// Handle of the watchdog thread. Dropping it stops the thread.
 pub(super) struct Watchdog {
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! A node through the whole API: what it may write of itself and of others.
+//! Tests of node restrictions through the API.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ impl World {
         Self { cluster, node, admin }
     }
 
-    /// Code, and what is said, or the object.
+    /// Returns the status code, and the message or the object.
     async fn send(&self, client: &kube::Client, method: &str, path: &str, body: Value) -> (u16, Value) {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };

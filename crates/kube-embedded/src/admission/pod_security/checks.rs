@@ -1,6 +1,6 @@
-//! What the standards `baseline` and `restricted` forbid: one function per check, in two tables.
+//! The checks of the levels `baseline` and `restricted`: one function per check, in two tables.
 //!
-//! Each check knows from which version on it speaks. Words and order are those of Kubernetes.
+//! Each check has a minimum version. Messages and order are those of Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::access::{items, text};
 use crate::go::quote;
 
-/// What one check has against a pod.
+/// A violation of one check.
 pub(super) struct Complaint {
-    /// The short form, for many pods at once.
+    /// The short form, used for many pods at once.
     pub reason: String,
     pub detail: String,
 }
@@ -27,7 +27,7 @@ impl Complaint {
     }
 }
 
-/// One check: its name, and what it says about a pod (or template) under version 1.minor.
+/// A check: its name, and the function that checks a pod (or template) under version 1.minor.
 type Check = (&'static str, fn(&Value, u32) -> Option<Complaint>);
 
 #[rustfmt::skip]
@@ -61,7 +61,7 @@ pub(super) fn baseline(pod: &Value, minor: u32) -> Vec<Complaint> {
     BASELINE.iter().filter_map(|(_, check)| check(pod, minor)).collect()
 }
 
-/// Everything of `baseline` that no stricter check of the same name replaces, then the stricter checks.
+/// The checks of `baseline` without those that a stricter one of the same name replaces, then the stricter checks.
 pub(super) fn restricted(pod: &Value, minor: u32) -> Vec<Complaint> {
     let replaced = |name: &str| match name {
         "capabilities" => minor >= 22,
@@ -87,13 +87,13 @@ fn quote_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     texts.into_iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// `container "a"`, `containers "a", "b"`
+/// Formats as `container "a"` or `containers "a", "b"`.
 fn named(containers: &[&str]) -> String {
     let noun = plural("container", "containers", containers.len());
     format!("{noun} {}", quote_all(containers.iter().copied()))
 }
 
-/// `pod and container "a"`: everybody who has set something.
+/// Formats as `pod and container "a"`: everything that sets a forbidden value.
 fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     match (pod, containers) {
         (false, []) => None,
@@ -103,7 +103,7 @@ fn setters(pod: bool, containers: &[&str]) -> Option<String> {
     }
 }
 
-/// The containers that `bad` is true of.
+/// The names of the containers for which `bad` holds.
 fn those<'a>(pod: &'a Value, mut bad: impl FnMut(&'a Value) -> bool) -> Vec<&'a str> {
     containers(pod).filter(|container| bad(container)).map(|container| text(container, "name")).collect()
 }
@@ -112,7 +112,7 @@ fn is_windows(pod: &Value) -> bool {
     pod["spec"]["os"]["name"] == "windows"
 }
 
-/// In a user namespace of its own, root is nobody.
+/// In its own user namespace, root is unprivileged.
 fn has_own_users(pod: &Value, minor: u32) -> bool {
     minor >= 35 && pod["spec"]["hostUsers"] == false
 }
@@ -328,7 +328,7 @@ fn good_seccomp(kind: &str) -> bool {
     matches!(kind, "RuntimeDefault" | "Localhost")
 }
 
-/// Everybody who has set a profile that is not allowed.
+/// The forbidden seccomp profiles of the pod and its containers.
 fn bad_seccomp(pod: &Value) -> Option<Complaint> {
     let set_badly = |context| seccomp_type(context).filter(|kind| !good_seccomp(kind));
     let of_pod = set_badly(&pod["spec"]["securityContext"]);
@@ -379,7 +379,7 @@ fn seccomp_restricted(pod: &Value, minor: u32) -> Option<Complaint> {
     })
 }
 
-/// Settings of the kernel that concern the pod alone, with the version that has found so.
+/// Sysctls that affect only the pod, with the version from which they are allowed.
 #[rustfmt::skip]
 const SAFE_SYSCTLS: &[(&str, u32)] = &[
     ("kernel.shm_rmid_forced", 0), ("net.ipv4.ip_local_port_range", 0), ("net.ipv4.tcp_syncookies", 0),
@@ -414,7 +414,7 @@ fn escalation(pod: &Value, minor: u32) -> Option<Complaint> {
     (!bad.is_empty()).then(|| Complaint::new("allowPrivilegeEscalation != false", detail()))
 }
 
-/// Kinds of volumes that hold nothing of the node's.
+/// Volume types without access to the node.
 const FREE_VOLUMES: [&str; 9] = [
     "configMap",
     "csi",
@@ -427,7 +427,7 @@ const FREE_VOLUMES: [&str; 9] = [
     "secret",
 ];
 
-/// Kinds of volumes that are named in the refusal.
+/// Volume types that are named in the message.
 const NAMED_VOLUMES: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",

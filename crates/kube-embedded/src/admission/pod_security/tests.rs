@@ -1,4 +1,4 @@
-//! Refusals and warnings in the words of Kubernetes.
+//! Tests of rejections and warnings, with the messages of Kubernetes.
 
 use std::sync::Arc;
 
@@ -90,10 +90,10 @@ async fn warnings_speak_about_pods_and_templates() {
     let deployment = json!({"spec": {"template": {"spec": plain()}}});
     assert_eq!(ask(&store, "", "pods", &pod(plain()), None).unwrap(), warning);
     assert_eq!(ask(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
-    // Enforcing refuses pods only, and warns about what would make them.
+    // Enforcing rejects only pods; templates cause warnings.
     let store = namespace(&[("enforce", "restricted")]).await;
     assert_eq!(ask(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
-    // A pod that is there may change its labels, but not its image.
+    // An existing pod may change its labels, but not its image.
     let (old, mut new) = (pod(plain()), pod(plain()));
     new["metadata"]["labels"] = json!({"a": "b"});
     assert!(ask(&store, "", "pods", &new, Some(&old)).is_ok());

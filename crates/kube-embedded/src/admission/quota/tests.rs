@@ -1,4 +1,4 @@
-//! Quotas are charged, refuse, and are released; counting again finds the same.
+//! Tests of quotas: charged, rejected and released; the usage equals a recount.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Namespace {
         Self { store }
     }
 
-    /// Writes `new` over `old` (or removes it) in one transaction with the quota.
+    /// Writes `new` over `old` (or deletes it) in one transaction with the quota.
     async fn write(&self, kind: &str, name: &str, new: Option<Value>) -> String {
         let (resource, user) = (resource("", kind), User::admin());
         let found = self.store.get(kind, "a", name);
@@ -177,7 +177,7 @@ fn names_in_a_quota_say_what_they_count() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
-    /// Whatever is written in whatever order, what was charged is what is there.
+    /// For any sequence of writes, the charged usage equals the counted one.
     #[test]
     fn charging_and_counting_agree(steps in prop::collection::vec((0_usize..4, 0_usize..5), 0..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,4 +1,4 @@
-//! The address families of a Service on a cluster that has only IPv4.
+//! IP families of a Service on an IPv4-only cluster.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::rules::core::service_addresses as addresses;
 use crate::rules::network::ip;
 use crate::rules::read::{empty, items, list_mut, members, text, texts};
 
-/// The one family that addresses are handed out for.
+/// The family of allocated addresses.
 const OURS: &str = "IPv4";
 
-/// Fills in `ipFamilyPolicy` and `ipFamilies`, or says why they cannot be had here.
+/// Sets `ipFamilyPolicy` and `ipFamilies`, or rejects values that this cluster cannot provide.
 pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
     if !needs_cluster_ip(service) || old.is_some_and(|old| prefers_as_before(service, old)) {
         return Ok(());
@@ -21,7 +21,7 @@ pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
     let headless = text(&service["spec"]["clusterIP"]) == "None";
     if empty(&service["spec"]["ipFamilyPolicy"]) {
         let before = old.map(|old| text(&old["spec"]["ipFamilyPolicy"])).filter(|policy| !policy.is_empty());
-        // Without a selector nobody knows which families the endpoints will have.
+        // Without a selector the families of the endpoints are unknown.
         let policy =
             before.unwrap_or(if headless && no_selector { "RequireDualStack" } else { "SingleStack" });
         members(service, "spec").insert("ipFamilyPolicy".to_owned(), policy.into());
@@ -48,7 +48,7 @@ fn refuse(service: &Value, errs: &FieldErrors) -> Result<()> {
     Err(ApiError::invalid("", "Service", text(&service["metadata"]["name"]), errs))
 }
 
-/// An unchanged preference is not looked at again.
+/// Whether an unchanged `PreferDualStack` can be kept as it is.
 fn prefers_as_before(new: &Value, old: &Value) -> bool {
     let same = |field: &str| items(&new["spec"][field]) == items(&old["spec"][field]);
     let prefers = |service: &Value, absent: bool| match &service["spec"]["ipFamilyPolicy"] {
@@ -62,7 +62,7 @@ fn prefers_as_before(new: &Value, old: &Value) -> bool {
         && same("ipFamilies")
 }
 
-/// Where the policy and the lists do not fit; with `SingleStack`, an unchanged second entry is let go.
+/// Errors of inconsistent policy and lists; with `SingleStack`, an unchanged second entry is dropped.
 fn contradictions(service: &mut Value, old: Option<&Value>) -> FieldErrors {
     const LISTS: &[(&str, &str, &str)] =
         &[("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")];
@@ -92,7 +92,7 @@ fn contradictions(service: &mut Value, old: Option<&Value>) -> FieldErrors {
     errs
 }
 
-/// Families that follow from the addresses.
+/// Derives families from the addresses.
 fn infer(service: &mut Value, errs: &mut FieldErrors) {
     let addresses = service["spec"]["clusterIPs"].clone();
     let mut families: Vec<Value> = items(&service["spec"]["ipFamilies"]).to_vec();
@@ -121,7 +121,7 @@ fn infer(service: &mut Value, errs: &mut FieldErrors) {
     }
 }
 
-/// A headless Service without selector may have both families anywhere.
+/// A headless Service without selector may have both families on any cluster.
 fn both_for_headless(service: &mut Value) {
     let single = text(&service["spec"]["ipFamilyPolicy"]) == "SingleStack";
     let first = items(&service["spec"]["ipFamilies"]).first().map_or(OURS, text).to_owned();

@@ -1,8 +1,8 @@
-//! The ranges, and what is free in them.
+//! The ranges of cluster IPs and node ports, and their free values.
 //!
-//! The lower end of each range is left to those who ask for a certain value; what is handed out without
-//! asking comes from the upper part as long as there is any, at random, so that a value that has just been
-//! given up does not come back at once.
+//! The lower end of each range is reserved for explicit requests. Dynamic allocation uses the upper part
+//! while it has free values, at random, so that a released value is not
+//! reused at once.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,7 @@ const FIRST_PORT: i64 = 30_000;
 const LAST_PORT: i64 = 32_767;
 const STATIC_PORTS: i64 = 86;
 
-/// One thing that can be had once.
+/// A value that can be allocated once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lease {
     Address(IpAddr),
@@ -25,7 +25,7 @@ pub enum Lease {
 
 pub type Taken = HashSet<Lease>;
 
-/// What is taken, by others and by this request.
+/// Values allocated to others and by this request.
 pub struct Pool {
     taken: Taken,
     granted: Vec<Lease>,
@@ -48,12 +48,12 @@ impl Pool {
         free
     }
 
-    /// The given address, or why not. A dry run does not look who has it.
+    /// Allocates a given address; `Err` is the message. A dry run does not check whether it is free.
     pub fn claim_address(&mut self, address: IpAddr, dry_run: bool) -> Result<(), &'static str> {
         let IpAddr::V4(v4) = address.to_canonical() else {
             return Err("the provided network does not match the current range");
         };
-        // Neither the network's own address nor the last one can be used.
+        // The network address and the last address cannot be used.
         if !(NETWORK + 1..NETWORK + SIZE - 1).contains(&u32::from(v4)) {
             return Err("the provided network does not match the current range");
         }
@@ -77,7 +77,7 @@ impl Pool {
         })
     }
 
-    /// The given port, or why not. A dry run does not mind the range.
+    /// Allocates a given port; `Err` is the message. A dry run ignores the range.
     pub fn claim_port(&mut self, port: i64, dry_run: bool) -> Result<(), String> {
         if !dry_run && !(FIRST_PORT..=LAST_PORT).contains(&port) {
             return Err(format!(
@@ -101,7 +101,7 @@ impl Pool {
         })
     }
 
-    /// What a dry run shows for a port: the one after the last of this request, or after the range.
+    /// The port shown in a dry run: the one after the last of this request, or after the range.
     pub fn pretended_port(&mut self) -> i64 {
         let ports = self.granted.iter().filter_map(|lease| match lease {
             Lease::Port(port) => Some(*port),
@@ -112,7 +112,7 @@ impl Pool {
         port
     }
 
-    /// Takes the first free one, beginning anywhere.
+    /// Allocates the first free value, from a random start.
     fn probe(&mut self, range: std::ops::Range<i64>, lease: impl Fn(i64) -> Option<Lease>) -> Option<Lease> {
         let length = range.end - range.start;
         // 48 random bits; the modulo's bias does not matter here.

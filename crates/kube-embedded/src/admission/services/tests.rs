@@ -1,4 +1,4 @@
-//! Addresses and ports, given out and taken back.
+//! Tests of allocating and releasing addresses and ports.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn what_a_service_holds_is_taken_until_it_goes() {
     let spec =
         json!({"type": "NodePort", "clusterIP": "10.96.0.9", "ports": [{"port": 1, "nodePort": 30_001}]});
     let (held, stored) = ask(spec.clone()).unwrap();
-    // Under way: taken; given up: free again; stored: taken again.
+    // In progress: reserved; dropped: free again; stored: allocated.
     let words = |spec: &Value| ask(spec.clone()).err().unwrap().message;
     let taken = "Service \"s\" is invalid: spec.clusterIPs: Invalid value: [\"10.96.0.9\"]: failed to allocate IP 10.96.0.9: provided IP is already allocated";
     assert_eq!(words(&spec), taken);

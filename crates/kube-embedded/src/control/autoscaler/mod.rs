@@ -1,6 +1,6 @@
-//! Horizontal pod autoscalers in a cluster that measures nothing: what they say, and the limits they keep.
+//! The horizontal pod autoscaler controller in a cluster without metrics: it writes status and keeps targets within their limits.
 //!
-//! Each looks at its target every fifteen seconds by the clock, and writes only what has changed.
+//! Each autoscaler is reconciled every fifteen seconds of the cluster's clock and written only when something has changed.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -34,7 +34,7 @@ impl Controller for Autoscalers {
     }
 
     fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
-        // Whatever else changes is seen at the next look.
+        // All other changes are observed at the next reconcile.
         if storage.as_ref() == AUTOSCALERS && event.kind == EventKind::Added {
             keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
         }
@@ -74,7 +74,7 @@ fn about(object: &Object) -> About {
     About::new("autoscaling/v2", "HorizontalPodAutoscaler", object)
 }
 
-/// The kind of a target. Of its apiVersion only the group matters.
+/// The kind of a target. Only the group of its apiVersion matters.
 fn kind<'a>(context: &Context, hpa: &'a Autoscaler) -> (String, &'a str) {
     let target = &hpa.spec.scale_target_ref;
     let (api_version, kind) = (target.api_version.clone(), target.kind.as_str());
@@ -85,7 +85,7 @@ fn kind<'a>(context: &Context, hpa: &'a Autoscaler) -> (String, &'a str) {
     }
 }
 
-/// The Scale of the target, or why there is none.
+/// Returns the Scale of the target, or the error message.
 async fn scale(context: &Context, hpa: &Autoscaler, namespace: &str) -> Result<Value, String> {
     let (api_version, kind) = kind(context, hpa);
     if (context.kinds)(&api_version, kind).is_none() {
@@ -94,13 +94,13 @@ async fn scale(context: &Context, hpa: &Autoscaler, namespace: &str) -> Result<V
     }
     let place = (namespace, hpa.spec.scale_target_ref.name.as_str());
     context.actor.scale((&api_version, kind), place).await.map_err(|error| match error.reason {
-        // The kind cannot be scaled.
+        // The kind has no scale subresource.
         "" => "the server could not find the requested resource".to_owned(),
         _ => error.message,
     })
 }
 
-/// All autoscalers of the pods of this one's target, if there are several.
+/// Returns all autoscalers of the pods of this one's target, if there are several.
 async fn rivals(context: &Context, object: &Object, own: &Value) -> Vec<String> {
     let all = context.store.list(AUTOSCALERS, Some(&object.namespace)).objects;
     let mut names = Vec::new();
@@ -128,7 +128,7 @@ fn share_pods(context: &Context, namespace: &str, scales: [&Value; 2]) -> bool {
     !context.store.select(PODS, Some(namespace), chosen).is_empty()
 }
 
-/// Changes how many there are, and says so.
+/// Scales the target and records an Event.
 async fn carry_out(
     context: &Context,
     object: &Object,

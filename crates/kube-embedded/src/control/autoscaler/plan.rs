@@ -1,7 +1,7 @@
-//! What an autoscaler does about its target when nothing is measured. Pure.
+//! Decisions of an autoscaler without metrics. Pure: no I/O, no clock.
 //!
-//! It keeps the target between its limits. Further it cannot go: each metric is asked for in vain, with the words of a
-//! cluster that has no server of metrics.
+//! It keeps the target within `minReplicas` and `maxReplicas`. Every metric fails, with the messages of a cluster
+//! without metrics server.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::control::view::{Condition, Meta};
 use crate::go;
 
-/// How often an autoscaler looks at its target; the first time so long after it was made.
+/// Interval between reconciles; the first one is this long after the creation.
 pub const PERIOD: SignedDuration = SignedDuration::from_secs(15);
 
 const ABLE: &str = "AbleToScale";
@@ -78,7 +78,7 @@ impl Status {
     }
 }
 
-/// How many there are to be, and why.
+/// The new number of replicas, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rescale {
     pub from: i64,
@@ -89,7 +89,7 @@ pub struct Rescale {
 #[derive(Debug, Default)]
 pub struct Plan {
     pub status: Status,
-    /// Reason and message of what is to be warned of.
+    /// Reason and message of warning Events.
     pub warnings: Vec<(&'static str, String)>,
     pub rescale: Option<Rescale>,
 }
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// `found` is the target's Scale, or why there is none. `rivals` are all autoscalers, by namespace and name, that have
+/// `found` is the target's Scale, or the error message. `rivals` are all autoscalers, by namespace and name, of
 /// the same pods, if there are several.
 pub fn decide(hpa: &Autoscaler, found: &Result<Value, String>, rivals: &[String], now: Timestamp) -> Plan {
     let mut plan = Plan { status: hpa.status.clone(), ..Plan::default() };
@@ -135,7 +135,7 @@ pub fn decide(hpa: &Autoscaler, found: &Result<Value, String>, rivals: &[String]
     plan
 }
 
-/// Asks for the metrics, which are not there.
+/// Sets the conditions for the metrics, all of which are missing.
 fn measure(plan: &mut Plan, hpa: &Autoscaler, scale: &Value, rivals: &[String], now: Timestamp) {
     let selector = scale["status"]["selector"].as_str().unwrap_or_default();
     if selector.is_empty() {
@@ -152,7 +152,7 @@ fn measure(plan: &mut Plan, hpa: &Autoscaler, scale: &Value, rivals: &[String], 
         return plan.warn("FailedComputeMetricsReplicas", message);
     }
     let count = hpa.spec.metrics.len();
-    // What is known of each metric: nothing, not even its type.
+    // Nothing is known of each metric, not even its type.
     plan.status.current_metrics = Some(vec![json!({"type": ""}); count]);
     let missing: Vec<_> =
         hpa.spec.metrics.iter().filter_map(|metric| missing(metric, &hpa.metadata.namespace)).collect();
@@ -168,7 +168,7 @@ fn measure(plan: &mut Plan, hpa: &Autoscaler, scale: &Value, rivals: &[String], 
     }
 }
 
-/// A metric that cannot be had: the reason, why, and the same with what was being done.
+/// A missing metric: the reason, the message, and the message with the failed operation.
 struct Missing {
     reason: &'static str,
     why: String,

@@ -1,4 +1,4 @@
-//! Autoscalers and their targets, without anything that measures.
+//! Tests of autoscalers and their targets, without metrics.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How many pods there should be, and how many of them healthy.
+//! Expected and desired healthy pods of a disruption budget.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -17,9 +17,9 @@ const REPLICA_SETS: &str = "replicasets.apps";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Expected {
     pub pods: i64,
-    /// How many must be healthy.
+    /// Number of pods that must be healthy.
     pub desired: i64,
-    /// Among the pods are some that nobody manages.
+    /// Some of the pods have no controller.
     pub unmanaged: bool,
 }
 
@@ -29,8 +29,8 @@ struct Owned {
     metadata: Meta,
 }
 
-/// What a budget asks of these pods. Only a whole number of available pods can be asked of pods whose managers say
-/// nothing of their number; otherwise an error says why there is none.
+/// Computes what a budget requires for these pods. If a controller of the pods has no scale, only an absolute `minAvailable`
+/// works; otherwise the error is the message.
 pub async fn count(context: &Context, spec: &BudgetSpec, pods: &[Arc<Object>]) -> Result<Expected, String> {
     if spec.max_unavailable.is_null()
         && let Some(desired) = spec.min_available.as_i64()
@@ -50,7 +50,7 @@ pub async fn count(context: &Context, spec: &BudgetSpec, pods: &[Arc<Object>]) -
     Ok(Expected { pods, desired, unmanaged })
 }
 
-/// A number, or a percentage of `whole`, rounded up.
+/// An integer, or a percentage of `whole`, rounded up.
 fn share(value: &Value, whole: i64) -> i64 {
     let percentage = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     match percentage {
@@ -59,7 +59,7 @@ fn share(value: &Value, whole: i64) -> i64 {
     }
 }
 
-/// The sum of what the managers of the pods ask for, and whether some have no manager.
+/// Returns the sum of the replicas of the pods' controllers, and whether some pods have no controller.
 async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), String> {
     let mut asked: HashMap<String, i64> = HashMap::new();
     let mut seen: HashSet<String> = HashSet::new();
@@ -90,7 +90,7 @@ async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), S
     Ok((asked.values().sum(), unmanaged))
 }
 
-/// The Deployment that manages a `ReplicaSet`.
+/// Returns the Deployment that manages a `ReplicaSet`.
 fn above(context: &Context, manager: &OwnerReference, namespace: &str) -> Option<OwnerReference> {
     if manager.kind != "ReplicaSet" || !manager.api_version.starts_with("apps/") {
         return None;

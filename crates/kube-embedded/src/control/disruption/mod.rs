@@ -1,10 +1,10 @@
-//! Disruption budgets: how many of the pods that they cover may go of their own accord.
+//! The disruption controller: computes how many pods of each `PodDisruptionBudget` may be evicted.
 //!
-//! A budget's status says how many pods are expected (`expected`), how many must be healthy and how many are, and from
-//! that how many may be evicted. A pod whose eviction was allowed counts as gone from then on, until it is, or until it
-//! turns out after a while that it stays.
+//! A budget's status has the expected pods (`expected`), the desired and current healthy pods, and the resulting number of
+//! allowed disruptions. A pod whose eviction was allowed counts as disrupted until it is gone, or until
+//! [`PATIENCE`] has passed.
 //!
-//! Elsewhere: eviction itself, which uses the budget up (`crate::verbs`).
+//! See also: the eviction subresource, which consumes allowed disruptions (`crate::verbs`).
 
 mod expected;
 #[cfg(test)]
@@ -31,9 +31,9 @@ pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PODS: &str = "pods";
 pub(crate) const CONDITION: &str = "DisruptionAllowed";
 pub(crate) const SYNC_FAILED: &str = "SyncFailed";
-/// On a pod that somebody is about to remove.
+/// Condition of a pod that is about to be evicted or deleted.
 const TARGET: &str = "DisruptionTarget";
-/// How long an evicted pod may take until it is clear that it stays.
+/// An evicted pod that is still there after this time is no longer counted as disrupted.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 const COMPONENT: &str = "controllermanager";
 
@@ -58,7 +58,7 @@ pub(crate) struct BudgetSpec {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct BudgetStatus {
     pub observed_generation: i64,
-    /// Evicted and not gone yet, since when.
+    /// Evicted pods that still exist, with the time of the eviction.
     pub disrupted_pods: BTreeMap<String, Timestamp>,
     pub disruptions_allowed: i64,
     pub current_healthy: i64,
@@ -67,7 +67,7 @@ pub(crate) struct BudgetStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A key is a budget, or a pod that was about to be removed.
+/// A key is a budget, or a pod with the condition [`TARGET`].
 pub(super) struct Disruption;
 
 impl Controller for Disruption {
@@ -132,7 +132,7 @@ fn covers(budget: &Object, pod: &Object) -> bool {
     selector.is_ok_and(|selector| selector.matches(|key| pod.label(key)))
 }
 
-/// Whether a change of a pod can change what a budget says.
+/// Whether a change of a pod can change a budget's status.
 fn matters(event: &Event) -> bool {
     let (EventKind::Modified, Some(previous)) = (event.kind, &event.previous) else { return true };
     let (was, is) = (previous.view::<Pod>(), event.object.view::<Pod>());
@@ -142,7 +142,7 @@ fn matters(event: &Event) -> bool {
         || was.metadata.is_deleting() != is.metadata.is_deleting()
 }
 
-/// Writes what a budget allows, if that has changed.
+/// Writes the status of a budget, if it has changed.
 async fn measure(
     context: &Context,
     object: &Object,
@@ -189,7 +189,7 @@ async fn measure(
     Ok(next)
 }
 
-/// The condition says what the number says.
+/// Whether the condition matches the number of allowed disruptions.
 fn is_described(status: &BudgetStatus) -> bool {
     let (truth, reason) = allowed_words(status.disruptions_allowed);
     let found = status.conditions.iter().find(|condition| condition.r#type == CONDITION);
@@ -200,7 +200,7 @@ fn allowed_words(allowed: i64) -> (&'static str, &'static str) {
     if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") }
 }
 
-/// Sets the condition of a budget by its number.
+/// Sets the condition of a budget from its number of allowed disruptions.
 pub(crate) fn set_allowed(budget: &mut Value, now: &str) {
     let (truth, reason) = allowed_words(budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0));
     set_condition(budget, (truth, reason, ""), now);
@@ -217,7 +217,7 @@ fn set_condition(budget: &mut Value, (truth, reason, message): (&str, &str, &str
     }
 }
 
-/// Nobody can say how many pods there should be, so that none may go.
+/// The expected number of pods is unknown: allows no disruptions.
 async fn fail(context: &Context, object: &Object, why: &str) -> Result<Next, Failure> {
     let mut value = object.value();
     let before = value.clone();
@@ -237,7 +237,7 @@ async fn fail(context: &Context, object: &Object, why: &str) -> Result<Next, Fai
     Ok(Next::Rest)
 }
 
-/// Says what is odd about a budget, and about pods that should have gone.
+/// Records Events about a misconfigured budget, and about pods that were expected to be deleted.
 fn tell(
     context: &Context,
     object: &Object,
@@ -264,7 +264,7 @@ fn tell(
         was && !pod.deleting && !wanted.disrupted_pods.contains_key(pod.name.as_ref())
     });
     for pod in stayed {
-        // Kubernetes names the namespace twice.
+        // Upstream's message repeats the namespace.
         let place = format!("{0}/{0}", object.namespace);
         let message = format!("Pod was expected by PDB {place} to be deleted but it wasn't");
         context.events.warning(COMPONENT, About::new("v1", "Pod", pod), "NotDeleted", message);
@@ -275,7 +275,7 @@ fn given_up(since: Timestamp) -> Timestamp {
     since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX)
 }
 
-/// The pods whose eviction was allowed and that may still go.
+/// Returns the disrupted pods that may still be deleted.
 fn still_disrupted(budget: &Budget, pods: &[Arc<Pod>], now: Timestamp) -> BTreeMap<String, Timestamp> {
     let since = |pod: &Arc<Pod>| {
         let since = *budget.status.disrupted_pods.get(&pod.metadata.name)?;
@@ -291,14 +291,14 @@ fn count_healthy(pods: &[Arc<Pod>], disrupted: &BTreeMap<String, Timestamp>) -> 
     i64::try_from(healthy.count()).unwrap_or(i64::MAX)
 }
 
-/// When a pod that somebody was about to remove is one like any other again.
+/// Returns when the condition [`TARGET`] of a pod becomes stale.
 fn stale_at(pod: &Pod) -> Option<Timestamp> {
     let target = pod.condition(TARGET)?;
     let waits = pod.is_active() && target.status == "True" && target.reason != "TerminationByKubelet";
     waits.then(|| given_up(target.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH)))
 }
 
-/// Nobody removed it after all.
+/// Resets the condition of a pod that was not deleted.
 async fn forgive(context: &Context, pod: &Object) -> Result<Next, Failure> {
     let Some(at) = stale_at(&pod.view()) else { return Ok(Next::Rest) };
     if at > context.clock.now() {

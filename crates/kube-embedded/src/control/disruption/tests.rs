@@ -1,4 +1,4 @@
-//! Budgets and evictions, as a client sees them.
+//! Tests of disruption budgets and evictions through the API.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::control::world::World;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
-/// A pod that is ready unless its name says otherwise.
+/// Creates a pod; it is ready unless its name says otherwise.
 async fn run(world: &World, name: &str, metadata: Value) {
     let mut pod = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     pod["metadata"]["name"] = name.into();
@@ -24,7 +24,7 @@ async fn budget(world: &World, spec: Value) {
     world.create(BUDGETS, budget).await;
 }
 
-/// `allowed healthy/desired of expected reason`
+/// Formats as `allowed healthy/desired of expected reason`.
 async fn status(world: &World) -> String {
     let status = &world.get(&format!("{BUDGETS}/b")).await["status"];
     format!(
@@ -37,7 +37,7 @@ async fn status(world: &World) -> String {
     )
 }
 
-/// The code, and the cause if there is one.
+/// Returns the status code, and the cause if there is one.
 async fn evict(world: &World, pod: &str, query: &str, options: Value) -> (u16, String) {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
         "deleteOptions": options});
@@ -70,11 +70,11 @@ async fn a_number_of_pods_stays_available() {
 
     let refused = "The disruption budget b needs 1 healthy pods and has 1 currently";
     assert_eq!(evict(&world, "b", "", Value::Null).await, (429, refused.to_owned()));
-    // It is not healthy, so that nobody misses it.
+    // An unhealthy pod does not reduce the healthy ones.
     assert_eq!(evict(&world, "sick", "", Value::Null).await, (201, String::new()));
 }
 
-/// Two kinds of managers that no controller knows: fleets say how many they want, rafts do not.
+/// Defines a custom kind that manages pods: fleets have a scale subresource, rafts do not.
 async fn define(world: &World, kind: &str, subresources: Value) {
     let plural = format!("{}s", kind.to_lowercase());
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -85,7 +85,7 @@ async fn define(world: &World, kind: &str, subresources: Value) {
     world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
 }
 
-/// Makes a manager and answers what its pods say of it.
+/// Creates a manager and returns the owner reference for its pods.
 async fn managed(world: &World, kind: &str, name: &str) -> Value {
     let manager = json!({"apiVersion": "x.dev/v1", "kind": kind, "metadata": {"name": name},
         "spec": {"replicas": 3}});

@@ -1,7 +1,7 @@
-//! For each cluster address of a Service an `IPAddress` that says whose it is.
+//! `IPAddress` objects: one for each cluster IP of a Service.
 //!
-//! Elsewhere: which addresses Services get. They are read from the Services themselves (`crate::admission::services`); these
-//! objects follow.
+//! See also: `crate::admission::services` allocates cluster IPs. It reads the Services themselves; these
+//! objects only follow.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -40,7 +40,7 @@ struct Parent {
     name: String,
 }
 
-/// A key is a Service, whose addresses are written down, or an `IPAddress`, which goes when its Service has let it go.
+/// A key is a Service whose addresses are recorded, or an `IPAddress` that is deleted when no Service has it.
 pub struct ClusterIps;
 
 impl Controller for ClusterIps {
@@ -71,7 +71,7 @@ impl Controller for ClusterIps {
             release(context, key).await?;
         } else if let Some(service) = context.store.get(SERVICES, &key.namespace, &key.name) {
             for address in addresses(&service).filter(|_| !service.deleting) {
-                // One that was another's a moment ago is let go first.
+                // An address that belonged to another Service is released first.
                 release(context, &Key::new(&ADDRESSES.into(), "", &address)).await?;
                 if context.store.get(ADDRESSES, "", &address).is_none() {
                     record(context, &service, &address).await?;
@@ -82,7 +82,7 @@ impl Controller for ClusterIps {
     }
 }
 
-/// The cluster addresses of a Service, as they are named.
+/// The cluster IPs of a Service in canonical form.
 fn addresses(service: &Object) -> impl Iterator<Item = String> {
     let addresses = service.view::<Service>().spec.cluster_ips.clone();
     addresses.into_iter().filter_map(|address| ip::parse(&address)).map(ip::canonical)

@@ -1,4 +1,4 @@
-//! The `Endpoints` objects of Services with a selector, for readers older than slices.
+//! The endpoints controller: `Endpoints` objects of Services with a selector, for clients that do not read slices.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -21,7 +21,7 @@ use crate::store::{Event, EventKind, Key, Object};
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// On an object that is nobody's endpoints but a lock of old leaders.
+/// Annotation of an `Endpoints` object that is a leader election lock.
 pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
 #[derive(Debug, Default, Deserialize)]
@@ -34,7 +34,7 @@ pub struct EndpointsView {
 pub struct Endpoints;
 
 impl Controller for Endpoints {
-    /// Those whose Service is gone are found here, once: later ones are seen to go.
+    /// Includes `Endpoints` whose Service was deleted while no controller ran.
     fn everything(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = SERVICES.into();
         let endpoints = context.store.list(ENDPOINTS, None).objects;
@@ -89,7 +89,7 @@ fn subsets(service: &Service, pods: &[Arc<Object>]) -> Vec<Subset> {
             target_ref: Some(target(&pod)),
         };
         let ports = service.ports_of(&pod);
-        // Without any port only a headless Service has endpoints.
+        // Without ports only a headless Service has endpoints.
         if ports.is_empty() && !(service.spec.ports.is_empty() && service.is_headless()) {
             continue;
         }
@@ -153,7 +153,7 @@ async fn write(
     }
 }
 
-/// A port without a name has none here.
+/// Removes empty port names, which `Endpoints` omit.
 fn strip_names(subsets: &mut Value) {
     let subsets = subsets.as_array_mut().into_iter().flatten();
     let ports = subsets.filter_map(|subset| subset["ports"].as_array_mut()).flatten();
@@ -164,14 +164,14 @@ fn strip_names(subsets: &mut Value) {
     }
 }
 
-/// When the first of the pods turned whose turn is not in the object yet; when the Service was made, if there is none.
+/// Returns the earliest change of a pod that the object does not contain yet; the creation of the Service if there is no object.
 fn trigger_time(
     service: &Service,
     pods: &[Arc<Object>],
     current: Option<&EndpointsView>,
 ) -> Option<Timestamp> {
     let Some(current) = current else { return service.metadata.creation_timestamp };
-    // Whose address is known, and whether as a ready one.
+    // Known targets, and whether each is ready.
     let mut known = HashSet::new();
     for subset in &current.subsets {
         for (list, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {

@@ -1,6 +1,6 @@
-//! The API itself as a Service: `default/kubernetes`, and the one address behind it.
+//! The Service `default/kubernetes` and its one endpoint.
 //!
-//! They are there from the first start and come back when they are deleted, as an API server sees to it.
+//! They exist from the first start and are created again when they are deleted, as kube-apiserver does.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::store::{Event, Key};
 
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
-/// Nothing inside a pretended network can be reached: an address of the range that is kept for examples says so.
+/// The simulated network has no reachable addresses: this one is from a range reserved for documentation.
 const ADDRESS: &str = "192.0.2.1";
 
 pub struct Kubernetes;
@@ -68,7 +68,7 @@ fn slice() -> Value {
     })
 }
 
-/// Makes an object, or gives it its labels and the named parts back.
+/// Creates an object, or restores its labels and the named fields.
 async fn ensure(context: &Context, storage: &str, wanted: Value, parts: &[&str]) -> Result<(), Failure> {
     let Some(object) = context.store.get(storage, NAMESPACE, NAME) else {
         context.actor.create(Component::ApiServer, wanted).await?;

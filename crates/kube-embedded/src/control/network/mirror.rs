@@ -1,4 +1,4 @@
-//! Slices of `Endpoints` that somebody wrote for a Service without selector.
+//! The endpoint slice mirroring controller: slices for `Endpoints` of Services without selector.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -27,7 +27,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 pub struct Mirror;
 
-/// What one slice should hold: addresses of one family on one set of ports.
+/// The desired content of one slice: addresses of one family with one set of ports.
 type Wanted = (&'static str, Vec<Port>, Vec<Endpoint>);
 
 impl Controller for Mirror {
@@ -84,7 +84,7 @@ impl Controller for Mirror {
                 None => missing.push(wanted),
             }
         }
-        // What would go is used again where it can be.
+        // Reuse slices that would be deleted.
         for wanted in missing {
             let of_family = |slice: &Arc<Object>| slice.view::<Slice>().address_type == wanted.0;
             match spare.iter().position(of_family) {
@@ -100,7 +100,7 @@ impl Controller for Mirror {
     }
 }
 
-/// The object, if it is to be mirrored: its Service has no selector, and nobody said otherwise.
+/// Returns the object if it is to be mirrored: its Service has no selector, and mirroring is not disabled.
 fn mirrored(context: &Context, key: &Key) -> Option<Arc<Object>> {
     let object = context.store.get(ENDPOINTS, &key.namespace, &key.name)?;
     let service = context.store.get(SERVICES, &key.namespace, &key.name)?;

@@ -1,13 +1,18 @@
-//! From Services to the addresses behind them.
+//! Controllers of Services and their endpoints.
 //!
-//! A Service with a selector has `EndpointSlices` (`slices`) and, for older readers, an `Endpoints` object of its name
-//! (`endpoints`); both are made of the pods that it selects (`service`). An `Endpoints` object that somebody wrote for a
-//! Service without selector is mirrored into slices (`mirror`). The API itself is the Service `default/kubernetes`
-//! (`kubernetes`), each cluster address has an `IPAddress` that says whose it is (`cluster_ips`), and the ranges that they come
-//! from are `ServiceCIDRs` (`ranges`); these are what an API server does by itself, with or without simulated workloads.
+//! Modules:
+//! - `service`: a Service and the pods that it selects
+//! - `slices`: `EndpointSlices` of Services with a selector
+//! - `endpoints`: their `Endpoints` objects, for older clients
+//! - `mirror`: slices of `Endpoints` that clients wrote for a Service without selector
+//! - `kubernetes`: the Service `default/kubernetes`
+//! - `cluster_ips`: an `IPAddress` for each cluster IP
+//! - `ranges`: `ServiceCIDRs`
 //!
-//! Elsewhere: which addresses and ports a Service gets (`crate::admission::services`); addresses of load balancers and
-//! Ingresses (`crate::sim::addresses`).
+//! The last three are part of an API server, with or without simulated workloads.
+//!
+//! See also: `crate::admission::services` allocates addresses and ports; `crate::sim::addresses` assigns load balancer and
+//! Ingress addresses.
 
 mod cluster_ips;
 mod endpoints;
@@ -34,26 +39,26 @@ const NODES: &str = "nodes";
 const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 
-/// When what is behind a Service last changed, as far as the writer of its endpoints knows.
+/// Annotation: when the pods of a Service last changed, as the controller knows.
 const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// On a Service without address of its own, and on what is made of it.
+/// Label of a headless Service and of its endpoints.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Starts what belongs to every API server.
+/// Starts the controllers that every API server has.
 pub(super) fn start(control: &mut Control) {
     control.run(kubernetes::Kubernetes);
     control.run(cluster_ips::ClusterIps);
     control.run(ranges::Ranges);
 }
 
-/// Starts what belongs to workloads.
+/// Starts the controllers of endpoints.
 pub(super) fn start_endpoints(control: &mut Control) {
     control.run(slices::EndpointSlices);
     control.run(endpoints::Endpoints);
     control.run(mirror::Mirror);
 }
 
-/// The namespace is going: nothing new can be made in it, and nothing needs to be.
+/// Whether the namespace is terminating, so that the object neither can nor needs to be created.
 fn is_terminating(error: &ApiError) -> bool {
     let causes = error.details.as_ref().and_then(|details| details.get("causes")?.as_array());
     causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))

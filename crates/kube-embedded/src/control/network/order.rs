@@ -1,22 +1,22 @@
-//! The order in which Kubernetes lists ports.
+//! The order of ports in Kubernetes.
 //!
-//! It sorts them by a hash of how Go prints them. Clients compare whole lists, so that ours come in the same order.
+//! Kubernetes sorts them by a hash of their Go representation. Clients compare whole lists, so the order must be the same here.
 
 use super::slice::Port;
 
-/// FNV-1a with 128 bits.
+/// 128-bit FNV-1a.
 fn hash(text: &str) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     text.bytes().fold(BASIS, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME))
 }
 
-/// A pointer that may be nil, as Go prints it.
+/// Formats a nullable pointer as Go does.
 fn pointer<T: ToString>(kind: &str, value: Option<&T>) -> String {
     format!("(*{kind}){}", value.map_or_else(|| "<nil>".to_owned(), ToString::to_string))
 }
 
-/// Orders the ports of an `EndpointSlice`.
+/// Returns the sort key of a port of an `EndpointSlice`.
 pub fn of_slice(port: &Port) -> u128 {
     hash(&format!(
         "(v1.EndpointPort){{Name:{} Protocol:{} Port:{} AppProtocol:{}}}",
@@ -27,7 +27,7 @@ pub fn of_slice(port: &Port) -> u128 {
     ))
 }
 
-/// Orders the ports of an `Endpoints` object.
+/// Returns the sort key of a port of an `Endpoints` object.
 pub fn of_endpoints(port: &Port) -> u128 {
     hash(&format!(
         "(v1.EndpointPort){{Name:(string){} Port:(int32){} Protocol:(v1.Protocol){} AppProtocol:{}}}",
@@ -42,7 +42,7 @@ pub fn of_endpoints(port: &Port) -> u128 {
 mod tests {
     use super::*;
 
-    /// The values were computed by Kubernetes' own functions.
+    /// The expected values were computed by Kubernetes' own functions.
     #[test]
     fn ports_hash_as_in_kubernetes() {
         let port = |name: &str, app: Option<&str>| Port {

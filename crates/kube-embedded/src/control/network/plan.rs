@@ -1,7 +1,7 @@
-//! Which slices a Service should have, beginning from those it has. Pure.
+//! The slices that a Service should have, computed from the existing ones. Pure: no I/O, no clock.
 //!
-//! As few slices as possible change: endpoints stay where they are, new ones first fill slices that change anyway, and a
-//! slice that would go is used again instead of making another.
+//! As few slices as possible change: endpoints stay in their slice, new ones first fill slices that change anyway, and a
+//! slice that would be deleted is reused before another is created.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use super::slice::{Endpoint, Port, Slice, in_order};
 
-/// How many endpoints one slice holds.
+/// Capacity of one slice.
 const FULL: usize = 100;
 
-/// The endpoints that listen on one set of ports.
+/// The endpoints with one set of ports.
 #[derive(Debug)]
 pub struct Group {
-    /// In order.
+    /// Sorted.
     pub ports: Vec<Port>,
     pub endpoints: Vec<Endpoint>,
 }
@@ -28,7 +28,7 @@ pub struct Content {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// A number says which of the existing slices.
+/// A write; the number is the index of an existing slice.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Create(Content),
@@ -43,7 +43,7 @@ struct Plan {
     delete: Vec<usize>,
 }
 
-/// The steps from `existing` to `wanted`. `is_stale` says of a slice that its labels have to be written anew.
+/// Returns the writes that lead from `existing` to `wanted`. `is_stale` reports slices whose labels must be updated.
 pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slice) -> bool) -> Vec<Step> {
     let mut by_ports: HashMap<Vec<Port>, Vec<usize>> = HashMap::new();
     for (at, slice) in existing.iter().enumerate() {
@@ -57,7 +57,7 @@ pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slic
     plan.delete.extend(by_ports.into_values().flatten());
     plan.delete.sort_unstable();
     if plan.create.is_empty() && plan.delete.len() == existing.len() {
-        // A Service has at least one slice, if need be an empty one.
+        // A Service has at least one slice, which may be empty.
         let is_empty = |slice: &Slice| {
             slice.ports.as_ref().is_none_or(Vec::is_empty)
                 && slice.endpoints.as_ref().is_none_or(Vec::is_empty)
@@ -72,7 +72,7 @@ pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slic
 }
 
 impl Plan {
-    /// Places the endpoints of one group, of which `own` are the slices.
+    /// Places the endpoints of one group; `own` are its existing slices.
     fn arrange(
         &mut self,
         group: Group,
@@ -133,7 +133,7 @@ impl Plan {
     }
 }
 
-/// Moves as many as there is room for, in order.
+/// Moves as many endpoints as fit, in order.
 fn fill(slice: &mut Vec<Endpoint>, left: &mut Vec<Endpoint>) {
     let room = FULL.saturating_sub(slice.len()).min(left.len());
     slice.extend(left.drain(..room));
@@ -166,7 +166,7 @@ mod tests {
         Arc::new(Slice::default())
     }
 
-    /// `+80:3`: a slice for port 80 with three endpoints is made; `0=80:3`: the first becomes that; `-0`: it goes.
+    /// Notation: `+80:3` creates a slice for port 80 with three endpoints; `0=80:3` updates the first slice to that; `-0` deletes it.
     fn drawn(wanted: Vec<Group>, existing: &[Arc<Slice>]) -> String {
         let content = |content: &Content| {
             let port = content.ports.first().and_then(|port| port.number).unwrap_or_default();
@@ -181,7 +181,7 @@ mod tests {
         drawn.collect::<Vec<_>>().join(" ")
     }
 
-    /// What is tried, what is wanted, what is there, and the steps.
+    /// Test case: name, desired groups, existing slices, expected writes.
     type Row = (&'static str, Vec<Group>, Vec<Arc<Slice>>, &'static str);
 
     #[test]

@@ -1,10 +1,10 @@
-//! The ranges of cluster addresses, as `ServiceCIDRs`.
+//! `ServiceCIDRs`: the ranges of cluster IPs.
 //!
-//! The one that addresses come from is `kubernetes`; it comes back when it is deleted. One that goes waits until none of
-//! its addresses is in use any more, unless another one holds them too.
+//! The default range is `kubernetes`; it is created again when it is deleted. A range that is being deleted keeps its finalizer while
+//! one of its addresses is in use, unless another range contains the address too.
 //!
-//! Elsewhere: choosing an address. All come from the first range (`crate::admission::services`); further ranges are
-//! kept and described, but nothing is taken from them.
+//! See also: `crate::admission::services` allocates cluster IPs, all from the first range. Further ranges are
+//! stored and get a status, but no address is allocated from them.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -31,7 +31,7 @@ const IN_USE: (&str, &str, &str) = (
 
 pub struct Ranges;
 
-/// What a range needs next.
+/// The next step of a range.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Rest,
@@ -51,7 +51,7 @@ impl Controller for Ranges {
         if storage.as_ref() == RANGES {
             keys.push(Key::new(storage, "", &event.object.name));
         }
-        // The last address may have gone, or found another range.
+        // The last address may have been released, or another range may contain it now.
         let (added, deleted) = (event.kind == EventKind::Added, event.kind == EventKind::Deleted);
         if (storage.as_ref() == ADDRESSES && deleted) || (storage.as_ref() == RANGES && added) {
             keys.extend(self.everything(context));
@@ -113,7 +113,7 @@ fn ranges_of(document: &Value) -> Vec<Range> {
     texts.filter_map(|text| Range::parse(text.as_str()?)).collect()
 }
 
-/// An address of this range is taken and in no other range that stays.
+/// Whether an address of this range is in use and in no other remaining range.
 fn is_used(context: &Context, range: &Value) -> bool {
     let others = context
         .store

@@ -1,4 +1,4 @@
-//! A Service as its endpoints see it: which pods it selects, and where each of them listens.
+//! A Service as the endpoint controllers read it: the pods that it selects, and their ports.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -42,12 +42,12 @@ pub struct ServicePort {
     pub name: String,
     pub protocol: String,
     pub app_protocol: Option<String>,
-    /// A number, or the name of a container's port.
+    /// A port number, or the name of a container port.
     pub target_port: Value,
 }
 
 impl Service {
-    /// Its endpoints are made here, of pods. Who has no selector brings their own.
+    /// Whether endpoints are made from pods. Endpoints of a Service without selector are written by clients.
     pub fn selects_pods(&self) -> bool {
         self.spec.r#type != "ExternalName" && !self.spec.selector.is_empty()
     }
@@ -67,12 +67,12 @@ impl Service {
         if named.is_empty() { vec!["IPv4"] } else { named }
     }
 
-    /// The pod's host name belongs to this Service.
+    /// Whether the pod's host name is published under this Service.
     pub fn names_host_of(&self, pod: &Pod) -> bool {
         !pod.spec.hostname.is_empty() && pod.spec.subdomain == self.metadata.name
     }
 
-    /// Where a pod listens for this Service. A port that it does not have is left out.
+    /// Returns the ports of a pod for this Service, without those that the pod does not have.
     pub fn ports_of(&self, pod: &Pod) -> Vec<Port> {
         let named = container_ports(pod);
         let ports = self.spec.ports.iter().take(MOST_PORTS).filter_map(|port| {
@@ -87,10 +87,10 @@ impl Service {
     }
 }
 
-/// Ports of one Service that endpoints are made for, on each of its pods.
+/// Maximum number of ports of one Service for which endpoints are made.
 const MOST_PORTS: usize = 1_000;
 
-/// The ports of a pod's containers by name and protocol; of equal ones the first.
+/// The ports of a pod's containers by name and protocol; the first of equal ones.
 fn container_ports(pod: &Pod) -> HashMap<(&str, &str), i64> {
     let stays = |container: &&Container| container.restart_policy == "Always";
     let containers = pod.spec.containers.iter().chain(pod.spec.init_containers.iter().filter(stays));
@@ -106,7 +106,7 @@ fn target_port(named: &HashMap<(&str, &str), i64>, wanted: &ServicePort) -> Opti
     named.get(&(name, wanted.protocol.as_str())).copied()
 }
 
-/// The addresses of a pod of one family, as Go writes them.
+/// The addresses of a pod of one family, formatted as in Go.
 pub fn addresses(pod: &Pod, family: &str) -> Vec<String> {
     let parsed = pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip));
     let mut found: Vec<_> =
@@ -119,24 +119,24 @@ pub fn family_of(address: IpAddr) -> &'static str {
     if address.to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// It has an address and may still need it.
+/// Whether the pod has an address and has not terminated.
 pub fn has_endpoint(pod: &Pod) -> bool {
     !pod.is_finished() && !pod.status.pod_ips.is_empty()
 }
 
-/// The pods that a Service selects, in the order of their names.
+/// Returns the pods that a Service selects, sorted by name.
 pub fn pods(context: &Context, service: &Service) -> Vec<Arc<Object>> {
     context.store.select(PODS, Some(&service.metadata.namespace), |pod| service.selects(pod))
 }
 
-/// All Services, as keys.
+/// Returns the keys of all Services.
 pub fn all(context: &Context) -> Vec<Key> {
     let storage: Arc<str> = SERVICES.into();
     let services = context.store.list(SERVICES, None).objects;
     services.iter().map(|service| Key::new(&storage, &service.namespace, &service.name)).collect()
 }
 
-/// The Services whose endpoints a change may concern.
+/// Adds the Services whose endpoints a change may affect.
 pub fn concerned(context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
     match storage.as_ref() {
         SERVICES => keys.push(Key::new(storage, &event.object.namespace, &event.object.name)),
@@ -151,7 +151,7 @@ pub fn concerned(context: &Context, storage: &Arc<str>, event: &Event, keys: &mu
                 }
             }
         }
-        // Pods on a node that was not known have been left out.
+        // Pods on a node that did not exist have been omitted.
         NODES if event.kind == EventKind::Added => keys.extend(all(context)),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! An `EndpointSlice`, typed.
+//! A typed `EndpointSlice`.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::order;
 use crate::control::view::Meta;
 
-/// A stored slice. What it has none of is written `null`.
+/// A stored slice. Empty lists are written as `null`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Slice {
@@ -56,7 +56,7 @@ pub struct Conditions {
     pub terminating: Option<bool>,
 }
 
-/// What an endpoint stands for: a pod, or whatever somebody wrote into an `Endpoints` object.
+/// The target of an endpoint: a pod, or what a client wrote into an `Endpoints` object.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Target {
@@ -74,7 +74,7 @@ pub struct Target {
     pub field_path: String,
 }
 
-/// From where traffic should rather come.
+/// Topology hints: zones that should use the endpoint.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Hints {
@@ -91,14 +91,14 @@ pub struct Named {
 }
 
 impl Endpoint {
-    /// Two endpoints that agree in this are one and the same; everything else about it may change.
+    /// The identity of an endpoint across updates; everything else may change.
     pub fn identity(&self) -> (Vec<String>, String, String, String) {
         let target = self.target_ref.clone().unwrap_or_default();
         (self.addresses.clone(), self.hostname.clone().unwrap_or_default(), target.namespace, target.name)
     }
 }
 
-/// Ports in the order of Kubernetes, which is also what tells one set of ports from another.
+/// Sorts ports as Kubernetes does; the result also identifies a set of ports.
 pub fn in_order(mut ports: Vec<Port>) -> Vec<Port> {
     ports.sort_by_cached_key(order::of_slice);
     ports

@@ -1,4 +1,4 @@
-//! The `EndpointSlices` of Services with a selector.
+//! The endpoint slice controller: `EndpointSlices` of Services with a selector.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -79,7 +79,7 @@ impl Controller for EndpointSlices {
     }
 }
 
-/// The slices that `manager` keeps for a Service.
+/// Returns the slices that `manager` maintains for a Service.
 pub fn slices_of(context: &Context, namespace: &str, service: &str, manager: &str) -> Vec<Arc<Object>> {
     context.store.select(SLICES, Some(namespace), |slice| {
         !slice.deleting
@@ -94,7 +94,7 @@ pub async fn remove(context: &Context, slice: &Object) -> Result<(), Failure> {
     Ok(settled(context.actor.delete(&key, preconditions, Propagation::Background).await)?)
 }
 
-/// Makes a slice, unless its namespace is going.
+/// Creates a slice, unless its namespace is terminating.
 pub async fn make(context: &Context, document: Value) -> Result<(), Failure> {
     match context.actor.create(Component::ControllerManager, document).await {
         Err(error) if !is_terminating(&error) => Err(error.into()),
@@ -102,14 +102,14 @@ pub async fn make(context: &Context, document: Value) -> Result<(), Failure> {
     }
 }
 
-/// The endpoints of a Service by their ports, and what pods are on nodes that nobody knows: they are left out.
+/// Returns the endpoints of a Service by their ports, and the pods that are omitted because their node does not exist.
 fn groups(
     context: &Context,
     service: &Service,
     pods: &[Arc<Object>],
     family: &str,
 ) -> (Vec<Group>, Vec<(String, String)>) {
-    // Few sets of ports, in the order in which they are first seen.
+    // Few sets of ports, in the order of their first occurrence.
     let mut groups: Vec<(Vec<Port>, Vec<Endpoint>)> = Vec::new();
     let mut places: HashMap<Vec<Port>, usize> = HashMap::new();
     let mut strangers = Vec::new();
@@ -173,7 +173,7 @@ pub fn target(pod: &Pod) -> Target {
     }
 }
 
-/// When the first of the pods turned whose turn is not in the slices yet; when the Service was made, if it has none.
+/// Returns the earliest change of a pod that the slices do not contain yet; the creation of the Service if there are no slices.
 fn trigger_time(service: &Service, pods: &[Arc<Object>], slices: &[Arc<Object>]) -> Option<Timestamp> {
     if slices.is_empty() {
         return service.metadata.creation_timestamp;
@@ -194,7 +194,7 @@ fn trigger_time(service: &Service, pods: &[Arc<Object>], slices: &[Arc<Object>])
     turned.min()
 }
 
-/// The Service's own labels, and those by which a slice is found.
+/// The labels of a slice: those of the Service, and those by which the slice is found.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = own_labels(&service.metadata.labels);
     if service.is_headless() {
@@ -225,7 +225,7 @@ async fn act(
 ) -> Result<(), Failure> {
     match step {
         Step::Delete(at) => remove(context, existing[at]).await,
-        // What a deleted Service has goes with it.
+        // The slices of a deleted Service are deleted with it.
         Step::Create(_) if object.deleting => Ok(()),
         Step::Create(wanted) => {
             let owner = Owner { api_version: "v1", kind: "Service", object };
@@ -257,7 +257,7 @@ fn describe(document: &mut Value, service: &Service, content: &Content, trigger:
     set_trigger_time(document, trigger);
 }
 
-/// A list without elements is written as none at all.
+/// An empty list is written as `null`.
 fn listed(list: &[impl serde::Serialize]) -> Value {
     if list.is_empty() { Value::Null } else { json!(list) }
 }
@@ -271,7 +271,7 @@ pub fn set_trigger_time(document: &mut Value, trigger: Option<Timestamp>) {
     }
 }
 
-/// Says which pods have been left out. They are looked at again when their node appears.
+/// Records an Event about the omitted pods. They are reconciled again when their node appears.
 fn complain(context: &Context, service: &Object, strangers: &[(String, String)]) {
     let place = format!("{}/{}", service.namespace, service.name);
     let causes: Vec<String> = strangers

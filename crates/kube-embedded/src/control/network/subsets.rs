@@ -1,4 +1,4 @@
-//! The content of an `Endpoints` object: which addresses offer which ports. Pure.
+//! The subsets of an `Endpoints` object: addresses and the ports they offer. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::order;
 use super::slice::{Port, Target};
 
-/// How many addresses an `Endpoints` object holds at most.
+/// Maximum number of addresses of an `Endpoints` object.
 pub const CAPACITY: usize = 1000;
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Address {
     pub target_ref: Option<Target>,
 }
 
-/// In an `Endpoints` object a port without a name says nothing of it; in a slice its name is empty.
+/// `Endpoints` omit the name of an unnamed port; in a slice it is empty.
 fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Port>, D::Error> {
     let mut ports = Vec::<Port>::deserialize(deserializer)?;
     for port in &mut ports {
@@ -44,17 +44,17 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Port>, D::Err
     Ok(ports)
 }
 
-/// An address and whom it stands for: two pods may share the address of their node.
+/// Address and uid of its target: two pods may share the address of their node.
 type Identity = (String, String);
 
 fn identity(address: &Address) -> Identity {
     (address.ip.clone(), address.target_ref.as_ref().map(|target| target.uid.clone()).unwrap_or_default())
 }
 
-/// The same as few subsets as possible, in order. An address that is both ready and not for a port is not.
+/// Merges subsets into as few as possible, sorted. An address that is both ready and not ready for a port is not ready.
 pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
     let mut addresses: BTreeMap<Identity, Address> = BTreeMap::new();
-    // For each port, or for none at all: who offers it, and whether they are ready.
+    // For each port, or for none: its addresses, and whether each is ready.
     let mut offers: Vec<(Option<Port>, BTreeMap<Identity, bool>)> = Vec::new();
     let mut places: HashMap<Option<Port>, usize> = HashMap::new();
     for Subset { addresses: ready, not_ready_addresses, ports } in subsets {
@@ -88,7 +88,7 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
     subsets.collect()
 }
 
-/// Cuts what is beyond [`CAPACITY`], the ready ones last, each subset by its share. Answers whether anything was cut.
+/// Truncates to [`CAPACITY`], not-ready addresses first, in proportion between subsets. Returns whether anything was removed.
 pub fn truncate(subsets: &mut [Subset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let waiting: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();

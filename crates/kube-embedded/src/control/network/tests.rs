@@ -1,4 +1,4 @@
-//! Services and what is behind them, as a client sees it.
+//! Tests of Services and their endpoints through the API.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
-/// A world with one node, on which nothing happens by itself.
+/// A cluster with one node that is not simulated.
 async fn world() -> World {
     let world = World::without_nodes().await;
     let labels = json!({"sim.longshore.dev/node": "false", "topology.kubernetes.io/zone": "z"});
@@ -23,7 +23,7 @@ fn web_service() -> Value {
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}})
 }
 
-/// A pod of `web` that listens on `port`, not ready yet.
+/// Creates a pod of `web` that listens on `port`, not ready yet.
 async fn run(world: &World, name: &str, address: u8, port: u16) {
     let ports = json!([{"name": "http", "containerPort": port}]);
     let pod = json!({"metadata": {"name": name, "labels": {"app": "web"}},
@@ -43,7 +43,7 @@ async fn ready(world: &World, name: &str, truth: &str) {
     report(world, name, json!({"conditions": [condition]})).await;
 }
 
-/// Each slice of a Service on a line: ports, then endpoints with those of their conditions that hold.
+/// Formats each slice of a Service as one line: ports, then endpoints with their true conditions.
 async fn slices(world: &World, service: &str) -> Vec<String> {
     let query = format!("{SLICES}?labelSelector=kubernetes.io/service-name%3D{service}");
     let mut lines: Vec<String> = world.list(&query).await.iter().map(drawn).collect();
@@ -80,7 +80,7 @@ async fn a_service_follows_its_pods() {
     assert_eq!(endpoints["subsets"][0]["notReadyAddresses"][0]["ip"], "10.0.0.2");
     assert_eq!(endpoints["subsets"][1]["ports"], json!([{"name": "http", "port": 8081, "protocol": "TCP"}]));
 
-    // On its way out it may still serve, but is no longer ready.
+    // A terminating pod may still serve, but is not ready.
     world.patch(&format!("{PODS}/a"), json!({"metadata": {"finalizers": ["x.dev/held"]}})).await;
     world.delete(&format!("{PODS}/a")).await;
     assert_eq!(slices(&world, "web").await, ["8080: a(serving terminating) b()", "8081: c()"]);

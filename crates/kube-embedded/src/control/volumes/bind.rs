@@ -1,4 +1,4 @@
-//! A claim and a volume become each other's: four small writes, each of which may be the last before a crash.
+//! Binding of a claim and a volume: up to four small writes, after each of which a crash is safe.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ async fn write(context: &Context, part: Part, document: Value) -> Result<Arc<Obj
     Ok(context.actor.update(Component::ControllerManager, part, document).await?)
 }
 
-/// Writes what is missing of a binding, the volume's side first: it is what keeps others from taking it.
+/// Performs the missing writes of a binding, the volume first: its `claimRef` reserves it.
 pub async fn bind(context: &Context, volume: &Arc<Object>, claim: &Arc<Object>) -> Result<(), Failure> {
     let volume = match claimed(volume, claim) {
         Some(document) => write(context, Part::Main, document).await?,
@@ -27,7 +27,7 @@ pub async fn bind(context: &Context, volume: &Arc<Object>, claim: &Arc<Object>) 
     set_claim_phase(context, &claim, "Bound", Some(&volume)).await
 }
 
-/// The volume with its claim written into it, if it is not.
+/// Returns the volume with its `claimRef`, unless it is set already.
 fn claimed(object: &Object, claim: &Object) -> Option<Value> {
     let (volume, wanted) = (object.view::<Volume>(), claim.view::<Claim>());
     let reference = volume.spec.claim_ref.as_ref();
@@ -43,7 +43,7 @@ fn claimed(object: &Object, claim: &Object) -> Option<Value> {
     Some(document)
 }
 
-/// How a volume names its claim.
+/// The `claimRef` for a claim.
 pub fn claim_ref(claim: &Object) -> Value {
     json!({
         "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": claim.namespace, "name": claim.name,
@@ -51,7 +51,7 @@ pub fn claim_ref(claim: &Object) -> Value {
     })
 }
 
-/// The claim with its volume written into it, if it is not.
+/// Returns the claim with its `volumeName`, unless the binding is complete.
 fn completed(object: &Object, volume: &Object) -> Option<Value> {
     let claim = object.view::<Claim>();
     let chosen = *claim.spec.volume_name == *volume.name;
@@ -68,7 +68,7 @@ fn completed(object: &Object, volume: &Object) -> Option<Value> {
     Some(document)
 }
 
-/// Tells in a claim's status how it stands, and what it has got.
+/// Sets the phase of a claim, and its capacity and access modes.
 pub async fn set_claim_phase(
     context: &Context,
     object: &Object,
@@ -83,7 +83,7 @@ pub async fn set_claim_phase(
     match volume.map(Object::value) {
         Some(volume) => {
             status["accessModes"] = volume["spec"]["accessModes"].clone();
-            // Later they may differ: a volume can have grown before its claim.
+            // After binding they may differ: a volume can be resized before its claim.
             if turns {
                 status["capacity"] = volume["spec"]["capacity"].clone();
             }
@@ -121,7 +121,7 @@ pub async fn set_volume_phase(
     write(context, Part::Status, document).await
 }
 
-/// Lets a volume go: one that a person meant for a claim stays meant for it, any other is free.
+/// Unbinds a volume: one that a user reserved for a claim stays reserved, any other becomes available.
 pub async fn unbind(context: &Context, object: &Arc<Object>) -> Result<(), Failure> {
     let mut document = object.value();
     let by_us = object.view::<Volume>().is_annotated(BOUND_BY_CONTROLLER);

@@ -1,6 +1,6 @@
-//! Claims: each gets a volume that suits it, or somebody is asked to make one.
+//! The claim half of the persistent volume controller: binds each claim to a matching volume, or requests one from a provisioner.
 //!
-//! A claim that once had a volume never gets another: without it, it is lost.
+//! A claim that has been bound never gets another volume: without its volume it is lost.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::control::queue::{Controller, Next};
 use crate::control::{Component, Context, Failure, Part};
 use crate::store::{Event, EventKind, Key, Object};
 
-/// Provisioners that were once part of Kubernetes, and the drivers that have taken their place.
+/// In-tree provisioners, and the CSI drivers that replace them.
 #[rustfmt::skip]
 const MOVED: &[(&str, &str)] = &[
     ("kubernetes.io/aws-ebs",         "ebs.csi.aws.com"),
@@ -26,7 +26,7 @@ const MOVED: &[(&str, &str)] = &[
     ("kubernetes.io/vsphere-volume",  "csi.vsphere.vmware.com"),
 ];
 
-/// Something to tell of a claim.
+/// An Event about a claim.
 #[derive(Debug, PartialEq, Eq)]
 struct Note {
     kind: Kind,
@@ -42,34 +42,34 @@ fn warning(reason: &'static str, message: impl Into<String>) -> Note {
     Note { kind: Kind::Warning, reason, message: message.into() }
 }
 
-/// What can be known about a claim's surroundings.
+/// The observed state that a decision about a claim needs.
 #[derive(Default)]
 struct Seen {
     /// The volume that the claim names.
     named: Option<Arc<Volume>>,
-    /// The best for a claim that names none.
+    /// The best match for a claim without `volumeName`.
     best: Option<Arc<Volume>>,
     class: Option<Arc<Class>>,
     default_class: Option<String>,
-    /// Pods that use the claim and have no node yet.
+    /// Pods that use the claim and are not scheduled yet.
     waiting: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// Make them each other's.
+    /// Bind the claim to this volume.
     Bind(String),
-    /// Give it the class that it has not asked for.
+    /// Set the default class.
     Classify(String),
-    /// Ask this provisioner.
+    /// Request a volume from this provisioner.
     Provision(String),
-    /// Nothing can be done now.
+    /// Nothing to do now.
     Wait(Option<Note>),
-    /// Nothing will ever be done.
+    /// The claim is lost.
     Lose(Note),
 }
 
-/// What becomes of a claim. Pure.
+/// Decides what to do about a claim. Pure: no I/O, no clock.
 fn decide(claim: &Claim, seen: &Seen) -> Step {
     if claim.is_annotated(BIND_COMPLETED) {
         return decide_bound(claim, seen);
@@ -231,7 +231,7 @@ impl Controller for Claims {
     }
 }
 
-/// Claims that have no volume yet.
+/// Returns the claims that are not bound yet.
 fn unbound(context: &Context) -> Vec<Key> {
     let storage: Arc<str> = CLAIMS.into();
     let claims = context.store.list(CLAIMS, None).objects;
@@ -239,7 +239,7 @@ fn unbound(context: &Context) -> Vec<Key> {
     unbound.map(|claim| Key::new(&storage, &claim.namespace, &claim.name)).collect()
 }
 
-/// Asks for a volume by annotation; whoever is named there makes it.
+/// Requests a volume by annotation from the named provisioner.
 async fn provision(context: &Context, object: &Object, provisioner: &str) -> Result<(), Failure> {
     let mut document = object.value();
     let annotations = &mut document["metadata"]["annotations"];

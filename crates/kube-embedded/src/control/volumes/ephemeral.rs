@@ -1,4 +1,4 @@
-//! Volumes that live as long as a pod: the claim of each is made for it, and goes with it.
+//! The ephemeral volume controller: creates the claims of pods' ephemeral volumes, owned by the pod.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::{Event, EventKind, Key, Object};
 
 const COMPONENT: &str = "ephemeral_volume";
 
-/// `<pod>-<volume>`
+/// The claim's name: `<pod>-<volume>`.
 pub fn claim_name(pod: &Pod, volume: &Value) -> String {
     format!("{}-{}", pod.metadata.name, volume["name"].as_str().unwrap_or_default())
 }
@@ -39,7 +39,7 @@ impl Controller for Ephemeral {
         if storage.as_ref() == PODS && event.kind == EventKind::Added && is_wanting(object) {
             keys.push(Key::new(storage, &object.namespace, &object.name));
         }
-        // A claim that was in the way, or was taken away.
+        // A conflicting claim, or a claim of a pod, has been deleted.
         if storage.as_ref() == CLAIMS && event.kind == EventKind::Deleted {
             let pods: Arc<str> = PODS.into();
             let ends = object.name.match_indices('-');
@@ -82,7 +82,7 @@ impl Controller for Ephemeral {
     }
 }
 
-/// The claim that a template of a pod describes.
+/// Builds the claim from a pod's claim template.
 fn claim(pod: &Object, template: &Value, name: &str) -> Value {
     let mut metadata = json!({
         "name": name, "namespace": pod.namespace,

@@ -1,13 +1,13 @@
-//! Which volume suits a claim. Pure.
+//! Matching of volumes to claims. Pure: no I/O, no clock.
 
 use std::cmp::Reverse;
 
 use super::view::{Claim, Volume};
 use crate::selector::Labels;
 
-/// The best of `volumes` for a claim that names none: one that is meant for it, else the smallest that is free and large
-/// enough; those that offer no more kinds of access than others come first. A claim that is `delayed` gets only what
-/// is meant for it: the scheduler chooses.
+/// Returns the best of `volumes` for a claim without `volumeName`: one that is reserved for it, else the smallest available one
+/// that is large enough, preferring those with the fewest access modes. A `delayed` claim only matches volumes
+/// reserved for it: the scheduler selects others.
 pub fn best<V: AsRef<Volume>>(claim: &Claim, volumes: impl Iterator<Item = V>, delayed: bool) -> Option<V> {
     let selector = match &claim.spec.selector {
         Some(selector) => Labels::from_object(selector).ok()?,
@@ -47,7 +47,7 @@ fn offers(volume: &Volume, claim: &Claim) -> bool {
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// Why a claim cannot have the volume that it names.
+/// Returns why a claim cannot be bound to the volume that it names.
 pub fn objection(claim: &Claim, volume: &Volume) -> Option<String> {
     let fails = [
         (

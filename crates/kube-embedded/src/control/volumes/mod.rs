@@ -1,8 +1,12 @@
-//! Storage, as a controller manager looks after it: claims find volumes or have them made (`claims`, `bind`,
-//! `matching`), volumes are given back when their claims go (`persistent`), neither goes while it is used
-//! (`protection`), and pods that ask for volumes of their own get the claims (`ephemeral`).
+//! Volume controllers.
 //!
-//! Elsewhere: who makes the volumes (`crate::sim::volume`), where a pod that waits for one will run (the scheduler).
+//! Modules:
+//! - `claims`: binds claims or requests volumes; uses `bind` and `matching`
+//! - `persistent`: volumes and their reclaim policy
+//! - `protection`: finalizers of claims and volumes in use
+//! - `ephemeral`: claims of ephemeral volumes
+//!
+//! See also: `crate::sim::volume` provisions volumes; the scheduler picks nodes for pods with unbound claims.
 
 mod bind;
 mod claims;
@@ -23,7 +27,7 @@ use view::Claim;
 
 pub(crate) use bind::claim_ref;
 
-/// In whose name claims and volumes are told of.
+/// The Event source for claims and volumes.
 const COMPONENT: &str = "persistentvolume-controller";
 const PODS: &str = "pods";
 
@@ -35,12 +39,12 @@ pub(super) fn start(control: &mut Control) {
     control.run(ephemeral::Ephemeral);
 }
 
-/// The name of the volume that is made for a claim.
+/// The name of the volume that is provisioned for a claim.
 pub(crate) fn provisioned_name(claim_uid: &str) -> String {
     format!("pvc-{claim_uid}")
 }
 
-/// The claims that a pod uses, by name: those that it names, and those of volumes that live as long as it.
+/// The claims that a pod uses, by name, including those of its ephemeral volumes.
 fn used_claims(pod: &Pod) -> impl Iterator<Item = String> {
     pod.spec.volumes.iter().filter_map(|volume| {
         let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
@@ -49,7 +53,7 @@ fn used_claims(pod: &Pod) -> impl Iterator<Item = String> {
     })
 }
 
-/// The pods of a claim's namespace that use it.
+/// The pods in a claim's namespace that use it.
 fn users(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>, Arc<Pod>)> {
     let pods = context.store.list(PODS, Some(&claim.metadata.namespace)).objects;
     let name = claim.metadata.name.clone();
@@ -60,7 +64,7 @@ fn users(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>,
     })
 }
 
-/// Pods that use a claim and have no node yet.
+/// Returns the pods that use a claim and are not scheduled yet.
 fn waiting_pods(context: &Context, claim: &Claim) -> Vec<String> {
     let waiting =
         users(context, claim).filter(|(_, pod)| !pod.is_finished() && pod.spec.node_name.is_empty());

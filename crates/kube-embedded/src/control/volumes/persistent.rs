@@ -1,4 +1,4 @@
-//! Volumes: whose each is, and what becomes of it when its claim has gone.
+//! The volume half of the persistent volume controller: phases, and the reclaim policy after the claim is deleted.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ enum Step {
     Phase(&'static str),
     /// Its claim is bound to another volume.
     Unbind,
-    /// Its claim and it do not fit; both are told.
+    /// The claim and the volume do not match; Events go to both.
     Mismatch,
-    /// Its claim has gone: first it is released, then its policy is done.
+    /// Its claim is gone: the volume is released, then reclaimed.
     Reclaim(Reclaim),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Reclaim {
-    /// It is kept, or somebody else deletes it.
+    /// It is retained, or another component deletes it.
     Leave,
     Recycle,
     Delete,
     Fail(&'static str, String),
 }
 
-/// `claim` is the one that the volume names, if it is still that one.
+/// `claim` is the object that `claimRef` refers to, if it still exists with that uid.
 fn decide(volume: &Volume, claim: Option<&Claim>) -> Step {
     let reference = volume.spec.claim_ref.as_ref();
     if reference.is_none_or(|reference| reference.uid.is_empty()) {
@@ -39,7 +39,7 @@ fn decide(volume: &Volume, claim: Option<&Claim>) -> Step {
     let Some(claim) = claim else { return Step::Reclaim(reclaim(volume)) };
     match claim.spec.volume_name.as_str() {
         "" if !matching::same_mode(claim, volume) => Step::Mismatch,
-        // The claim's side of the binding is still to come.
+        // The claim's side of the binding is not written yet.
         "" => Step::Rest,
         name if name == volume.metadata.name => Step::Phase("Bound"),
         _ if volume.is_annotated(PROVISIONED_BY)
@@ -51,7 +51,7 @@ fn decide(volume: &Volume, claim: Option<&Claim>) -> Step {
     }
 }
 
-/// What the policy of a volume asks for. The controller itself can empty two sorts of volumes and delete one.
+/// The action for a volume's reclaim policy. The controller itself can recycle two kinds of volumes and delete one.
 fn reclaim(volume: &Volume) -> Reclaim {
     let name = &volume.metadata.name;
     let spec = &volume.spec;
@@ -96,7 +96,7 @@ impl Controller for Volumes {
     fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         match storage.as_ref() {
             VOLUMES => keys.push(Key::new(storage, "", &event.object.name)),
-            // Those that name a claim that has gone, whether or not it knew them.
+            // Volumes that name the deleted claim, whether or not it was bound to them.
             CLAIMS if event.kind == EventKind::Deleted => {
                 let volumes = context.store.list(VOLUMES, None).objects;
                 let of_claim = |volume: &Object| {
@@ -146,7 +146,7 @@ impl Volumes {
     ) -> Result<(), Failure> {
         let volume = object.view::<Volume>();
         if !matches!(volume.status.phase.as_str(), "Released" | "Failed") {
-            // Its change brings us here again.
+            // This write triggers another reconcile.
             return bind::set_volume_phase(context, object, "Released", "").await.map(drop);
         }
         let about = || About::new("v1", "PersistentVolume", object);

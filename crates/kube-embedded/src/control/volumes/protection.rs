@@ -1,4 +1,4 @@
-//! Neither a claim that a pod uses nor a volume that a claim has goes away: finalizers hold them until then.
+//! Claim and volume protection: finalizers delay the deletion of claims used by pods and of volumes bound to claims.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Controller for Claims {
             CLAIMS if event.kind != EventKind::Deleted => {
                 keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
             }
-            // A pod that goes may have been the last to use a claim.
+            // A pod that is deleted may have been the last user of a claim.
             PODS if event.kind == EventKind::Deleted || event.object.deleting => {
                 let pod = event.object.view::<Pod>();
                 let claims =
@@ -49,7 +49,7 @@ impl Controller for Claims {
     }
 }
 
-/// Whether a pod that names a claim keeps it. One without a node cannot: it will find the claim gone.
+/// Whether a pod that names a claim protects it. A pod without a node does not.
 fn holds(pod: &Pod, claim: &Object) -> bool {
     let named = pod.spec.volumes.iter().any(|v| v["persistentVolumeClaim"]["claimName"] == *claim.name);
     let is_over = pod.metadata.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0);
@@ -83,7 +83,7 @@ fn all(context: &Context, storage: &str) -> Vec<Key> {
     objects.iter().map(|object| Key::new(&name, &object.namespace, &object.name)).collect()
 }
 
-/// Adds the finalizer to an object that lacks it; takes it off one that is to go and is not used.
+/// Adds the finalizer if it is missing; removes it from an object that is being deleted and is not in use.
 async fn protect(
     context: &Context,
     object: &Object,

@@ -1,4 +1,4 @@
-//! Claims and volumes in a cluster whose only machine is the provisioner.
+//! Tests of claims and volumes in a cluster without nodes, with the simulated provisioner.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A claim with these fields in its spec, too.
+/// A claim with additional fields in its spec.
 fn claim(name: &str, size: &str, more: Value) -> Value {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
     let Value::Object(more) = more else { panic!("fields are an object") };
@@ -36,7 +36,7 @@ async fn get(world: &World, claim: &str) -> Value {
     world.get(&format!("{CLAIMS}/{claim}")).await
 }
 
-/// Phases by name, of claims and volumes together.
+/// The phases of claims and volumes, by name.
 async fn phases(world: &World) -> Vec<String> {
     let mut all = world.list(CLAIMS).await;
     all.extend(world.list(VOLUMES).await);

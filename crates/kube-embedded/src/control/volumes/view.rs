@@ -1,4 +1,4 @@
-//! Claims, volumes and classes as the controllers of storage read them, and the annotations by which they talk.
+//! Claims, volumes and classes as the volume controllers read them, and the annotations they use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ pub const CLAIMS: &str = "persistentvolumeclaims";
 pub const VOLUMES: &str = "persistentvolumes";
 pub const CLASSES: &str = "storageclasses.storage.k8s.io";
 
-/// On a claim: its volume was found, and is its own for good.
+/// On a claim: its binding is complete and final.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// On a claim or a volume: the other one was chosen by a controller, not by a person.
+/// On a claim or a volume: a controller chose the other side, not a user.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// On a volume: who made it.
+/// On a volume: its provisioner.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// On a claim: who is asked to make a volume for it; the second is what it was called once.
+/// On a claim: the provisioner that should create a volume; the second key is the deprecated one.
 pub const PROVISIONER: [&str; 2] =
     ["volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner"];
-/// On a claim: where the pod that waits for it will run.
+/// On a claim: the node of the pod that waits for it.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -118,13 +118,13 @@ fn storage(amounts: &BTreeMap<String, Value>) -> Quantity {
     amounts.get("storage").and_then(Quantity::of).unwrap_or_default()
 }
 
-/// An older spelling of the class, which still counts.
+/// The deprecated annotation for the class, which takes precedence.
 fn annotated_class(metadata: &Meta) -> Option<&str> {
     metadata.annotations.get(CLASS_ANNOTATION).map(String::as_str)
 }
 
 impl Claim {
-    /// Empty for a claim that wants no class, and for one that has not said.
+    /// Empty for a claim without class, and for one whose class is unset.
     pub fn class(&self) -> &str {
         let said = || self.spec.storage_class_name.as_deref();
         annotated_class(&self.metadata).or_else(said).unwrap_or_default()
@@ -160,7 +160,7 @@ impl Volume {
         storage(&self.spec.capacity)
     }
 
-    /// It is meant for this claim, whether or not they have met.
+    /// Whether the volume is reserved for this claim, bound or not.
     pub fn is_for(&self, claim: &Claim) -> bool {
         self.spec.claim_ref.as_ref().is_some_and(|reference| {
             reference.name == claim.metadata.name
@@ -171,7 +171,7 @@ impl Volume {
 }
 
 impl Class {
-    /// Claims of this class wait until it is known where they are needed.
+    /// Whether claims of this class are bound only when a pod that uses them is scheduled.
     pub fn waits(&self) -> bool {
         self.volume_binding_mode == "WaitForFirstConsumer"
     }

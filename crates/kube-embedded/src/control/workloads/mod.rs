@@ -1,6 +1,6 @@
-//! From what people ask for to pods: the controllers of workloads, as a controller manager runs them.
+//! Workload controllers, as in kube-controller-manager.
 //!
-//! They share how pods are made and claimed (`pods`). StatefulSets and DaemonSets keep their past (`revisions`).
+//! They share the creation and adoption of pods (`pods`). StatefulSets and DaemonSets share their history (`revisions`).
 
 mod cronjob;
 mod daemonset;

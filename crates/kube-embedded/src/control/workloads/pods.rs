@@ -1,4 +1,4 @@
-//! What all workloads do with pods: make them from a template, claim those that match, let go of those that do not.
+//! Pod control shared by all workloads: create pods from a template, adopt matching pods, release others.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::{Event, EventKind, Key, Object};
 
 pub const PODS: &str = "pods";
 
-/// Who manages pods.
+/// The controller object of pods.
 pub struct Owner<'a> {
     pub api_version: &'static str,
     pub kind: &'static str,
@@ -23,7 +23,7 @@ pub struct Owner<'a> {
 }
 
 impl Owner<'_> {
-    /// How a managed object names its manager.
+    /// The owner reference of a managed object.
     pub fn reference(&self) -> Value {
         json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": self.object.name, "uid": self.object.uid,
@@ -32,7 +32,7 @@ impl Owner<'_> {
     }
 }
 
-/// A pod as a template describes it, managed by `owner`. It has no name yet.
+/// Builds a pod of `owner` from a template, without a name.
 pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
     let mut metadata = json!({
         "namespace": owner.object.namespace, "ownerReferences": [owner.reference()],
@@ -45,7 +45,7 @@ pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 }
 
-/// Creates a pod for `owner`; `component` tells of it.
+/// Creates a pod for `owner`; `component` records an Event.
 pub async fn make(
     context: &Context,
     owner: &Owner<'_>,
@@ -58,7 +58,7 @@ pub async fn make(
             context.events.normal(component, about, "SuccessfulCreate", format!("Created pod: {}", pod.name));
             Ok(())
         }
-        // Nothing will come of it, and nobody needs to hear that.
+        // Expected in a terminating namespace: no Event.
         Err(error) if error.is_namespace_terminating() => Ok(()),
         Err(error) => {
             context.events.warning(component, about, "FailedCreate", format!("Error creating: {error}"));
@@ -67,7 +67,7 @@ pub async fn make(
     }
 }
 
-/// Deletes a pod of `owner`; `component` tells of it.
+/// Deletes a pod of `owner`; `component` records an Event.
 pub async fn remove(
     context: &Context,
     owner: &Owner<'_>,
@@ -93,12 +93,12 @@ pub async fn remove(
 
 /// The prefix of the generated names of an owner's pods.
 pub fn name_prefix(owner: &str) -> String {
-    // The API cuts a long prefix so that the suffix fits; one that is too long for a name has no dash.
+    // The API truncates a long prefix so that the suffix fits; a prefix that is too long for a name has no dash.
     if owner.len() < 253 { format!("{owner}-") } else { owner.to_owned() }
 }
 
-/// The pods that `owner` manages, in the order of their names. Matching pods that nobody manages are adopted first;
-/// managed ones that do not match any more are let go. An owner that is being deleted changes nothing.
+/// Returns the pods that `owner` manages, by name. Matching pods without a controller are adopted first;
+/// managed pods that no longer match are released. An owner that is being deleted changes nothing.
 pub async fn claim(
     context: &Context,
     owner: &Owner<'_>,
@@ -107,7 +107,7 @@ pub async fn claim(
     claim_all(context, owner, selector, PODS, None, |pod| !pod.view::<Pod>().is_finished()).await
 }
 
-/// The same for objects of any kind; only those that are `alive` are adopted or let go.
+/// The same for objects of any kind; only `alive` ones are adopted or released.
 pub async fn claim_from(
     context: &Context,
     owner: &Owner<'_>,
@@ -118,8 +118,8 @@ pub async fn claim_from(
     claim_all(context, owner, selector, storage, None, alive).await
 }
 
-/// The pods of an owner, finished ones included, that holds its pods by a finalizer: those that it adopts get it,
-/// those that it lets go lose it.
+/// The same for an owner that tracks its pods by a finalizer, including finished pods: adopted pods get the finalizer,
+/// released pods lose it.
 pub async fn claim_tracked(
     context: &Context,
     owner: &Owner<'_>,
@@ -141,7 +141,7 @@ async fn claim_all(
     let free = |object: &Object| !owner.object.deleting && !object.deleting && alive(object);
     let mut claimed = Vec::new();
     for object in managed(context, owner.object, storage) {
-        // What is held by a finalizer stays with its owner to the end, or nobody would let it go.
+        // A tracked pod of a deleted owner stays claimed, because only the owner removes its finalizer.
         if matches(&object) || (finalizer.is_some() && owner.object.deleting) {
             claimed.push(object);
         } else if free(&object) {
@@ -157,8 +157,8 @@ async fn claim_all(
     Ok(claimed)
 }
 
-/// Adds the keys of all managers of one kind that a change of a pod may concern: who manages it, who did, and, as long
-/// as nobody does, who would take it.
+/// Adds the keys of all owners of one kind that a change of a pod may affect: its current and previous controller, and, if
+/// it has none, the owners that select it.
 pub fn concerned(
     context: &Context,
     event: &Event,
@@ -183,7 +183,7 @@ pub fn concerned(
     }
 }
 
-/// The objects of a kind that name `owner` as their controller.
+/// The objects of a kind that have `owner` as their controller.
 pub fn managed(context: &Context, owner: &Object, storage: &str) -> impl Iterator<Item = Arc<Object>> {
     let dependents = context.store.dependents(&owner.uid).into_iter();
     dependents.filter_map(move |(found, object)| {
@@ -208,7 +208,7 @@ async fn adopt(
     Ok(context.actor.update(Component::ControllerManager, Part::Main, value).await?)
 }
 
-/// Adds to a list in a document, or begins it.
+/// Appends to a list in a document, or creates it.
 pub fn add_to(list: &mut Value, element: Value) {
     match list.as_array_mut() {
         Some(list) => list.push(element),

@@ -1,9 +1,9 @@
-//! The past of StatefulSets and DaemonSets: every template they had is kept as a `ControllerRevision`.
+//! Controller history: each template of a StatefulSet or DaemonSet is stored as a `ControllerRevision`.
 //!
-//! What is kept is a patch that would bring the template back (`kubectl rollout undo` sends it as it stands). Two
-//! revisions are the same when their patches are; going back to an old template numbers its revision anew.
+//! The data is a patch that restores the template (`kubectl rollout undo` sends it unchanged). Revisions
+//! are equal if their patches are; a rollback to an old template gives its revision a new number.
 //!
-//! Elsewhere: which revision is the current one, and which may be forgotten (the two controllers).
+//! See also: the two controllers choose the current revision and delete old ones.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::store::{Key, Object};
 
 pub const REVISIONS: &str = "controllerrevisions.apps";
 
-/// Which revision of its owner a pod belongs to.
+/// Label of a pod: the revision of its owner.
 pub const POD_LABEL: &str = "controller-revision-hash";
 
 #[derive(Debug, Default, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// The template that it keeps.
+    /// The stored template.
     pub fn template(&self) -> Value {
         let mut template = self.data["spec"]["template"].clone();
         if let Some(fields) = template.as_object_mut() {
@@ -42,19 +42,19 @@ impl Revision {
     }
 }
 
-/// What is kept of a template.
+/// The patch for a template.
 pub fn data_of(template: &Value) -> Value {
     let mut template = template.clone();
     template["$patch"] = "replace".into();
     json!({"spec": {"template": template}})
 }
 
-/// The hash in a revision's name. For StatefulSets it is the very one that Kubernetes computes: of the patch as Go
-/// writes JSON, and of how many times another patch already had the same hash.
+/// The hash in a revision's name. For StatefulSets it equals that of Kubernetes: of the patch in Go's
+/// JSON encoding, and of the number of collisions.
 pub fn hash(data: &Value, collisions: i64) -> String {
-    // An alphabet that spells no words.
+    // An alphabet that cannot form words.
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    // What Go escapes in JSON beyond what must be; none of it occurs outside of strings.
+    // Go's additional escapes in JSON; these characters occur only inside strings.
     let text = data
         .to_string()
         .replace('<', "\\u003c")
@@ -67,13 +67,13 @@ pub fn hash(data: &Value, collisions: i64) -> String {
     sum.to_string().bytes().map(|digit| char::from(LETTERS[usize::from(digit) % LETTERS.len()])).collect()
 }
 
-/// `<owner>-<hash>`
+/// Formats as `<owner>-<hash>`.
 pub fn name(owner: &str, hash: &str) -> String {
     let prefix = owner.get(..223).unwrap_or(owner);
     format!("{prefix}-{hash}")
 }
 
-/// The revisions of `owner`, oldest first. Those that match and that nobody manages are adopted.
+/// Returns the revisions of `owner`, oldest first. Matching ones without controller are adopted.
 pub async fn all(
     context: &Context,
     owner: &Owner<'_>,
@@ -87,19 +87,19 @@ pub async fn all(
     Ok(found)
 }
 
-/// A revision to be made.
+/// A revision to create.
 pub struct New<'a> {
     pub owner: &'a Owner<'a>,
-    /// The owner's annotations go with it: they may say why it changed.
+    /// The owner's annotations are copied: they may contain the change cause.
     pub annotations: &'a std::collections::BTreeMap<String, String>,
     pub data: &'a Value,
     pub revision: i64,
-    /// The label that holds the hash.
+    /// The label with the hash.
     pub label: &'static str,
 }
 
-/// Makes a revision, or finds the one that was made before a crash. `collisions` counts those of other patches that
-/// have the name it would have had.
+/// Creates a revision, or returns the one created before a crash. `collisions` counts different revisions with
+/// the same name.
 pub async fn create(context: &Context, new: &New<'_>, collisions: &mut i64) -> Result<Arc<Object>, Failure> {
     let owner = new.owner.object;
     loop {
@@ -134,7 +134,7 @@ fn exists(error: &ApiError) -> bool {
     error.reason == "AlreadyExists"
 }
 
-/// Gives a revision another number.
+/// Sets the number of a revision.
 pub async fn renumber(context: &Context, object: &Object, revision: i64) -> Result<Arc<Object>, Failure> {
     let mut document = object.value();
     document["revision"] = revision.into();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_the_one_that_kubernetes_computes() {
-        // Seen on a real control plane.
+        // Recorded from a real control plane.
         let template = json!({
             "metadata": {"labels": {"app": "vol", "x": "y"}, "annotations": {"t": "1"}},
             "spec": {

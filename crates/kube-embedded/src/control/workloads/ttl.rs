@@ -1,4 +1,4 @@
-//! Jobs that have ended are removed, with their pods, as long after their end as they ask for.
+//! The TTL-after-finished controller: deletes finished Jobs after `ttlSecondsAfterFinished`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::store::{Event, EventKind, Key};
 
 pub(super) struct EndedJobs;
 
-/// When a Job is to go, if it is.
+/// When a Job is to be deleted, if at all.
 fn due(job: &Job) -> Option<Timestamp> {
     let seconds = job.spec.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting())?;
     job.outcome()?.last_transition_time?.checked_add(SignedDuration::from_secs(seconds)).ok()

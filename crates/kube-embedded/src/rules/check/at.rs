@@ -1,7 +1,7 @@
-//! A place in an object: what stands there, and how its path is written.
+//! A value in an object together with its path.
 //!
-//! Rules walk objects with it, so that value and path never drift apart. A place can be asked for
-//! anything: what is absent, or of another JSON type, reads as Go's zero value.
+//! Rules traverse objects with it, so value and path always match. Reading never fails:
+//! an absent value, or one of another JSON type, reads as Go's zero value.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::rules::read::go_names;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct At<'a> {
-    /// `None` where nothing, or null, stands.
+    /// `None` for absent or null.
     pub value: Option<&'a Value>,
     pub path: Path,
 }
@@ -36,7 +36,7 @@ impl<'a> At<'a> {
         self.value.and_then(|value| value.get(name)).filter(|value| !value.is_null())
     }
 
-    /// Several members down: `spec.template.metadata`.
+    /// A nested member: `spec.template.metadata`.
     pub fn down(&self, names: &str) -> At<'a> {
         names.split('.').fold(self.clone(), |at, name| at.get(name))
     }
@@ -54,7 +54,7 @@ impl<'a> At<'a> {
         self.peek(name).is_some()
     }
 
-    /// The text that stands there, or `""`.
+    /// The string, or `""`.
     pub fn text(&self) -> &'a str {
         self.value.and_then(Value::as_str).unwrap_or_default()
     }
@@ -63,7 +63,7 @@ impl<'a> At<'a> {
         self.value.and_then(Value::as_i64)
     }
 
-    /// The number that stands there, or 0.
+    /// The number, or 0.
     pub fn int(&self) -> i64 {
         self.number().unwrap_or_default()
     }
@@ -72,12 +72,12 @@ impl<'a> At<'a> {
         self.value.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// A copy of what stands there; null where nothing does.
+    /// A copy of the value; null if absent.
     pub fn json(&self) -> Value {
         self.value.cloned().unwrap_or_default()
     }
 
-    /// What stands there, with the names that Go's own structures have.
+    /// The value with the field names of Go structs.
     pub fn go(&self) -> Value {
         self.value.map(go_names).unwrap_or_default()
     }
@@ -91,19 +91,19 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Nothing, `""`, `[]` or `{}`.
+    /// Absent, `""`, `[]` or `{}`.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The elements of a list, as places.
+    /// The elements of a list, with their paths.
     pub fn items(&self) -> impl DoubleEndedIterator<Item = At<'a>> + ExactSizeIterator + use<'a> {
         let list: &[Value] = self.value.and_then(Value::as_array).map_or(&[], Vec::as_slice);
         let path = self.path.clone();
         list.iter().enumerate().map(move |(i, value)| At { value: Some(value), path: path.index(i) })
     }
 
-    /// The entries of a map, as places.
+    /// The entries of a map, with their paths.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
         let path = self.path.clone();
         let map = self.value.and_then(Value::as_object);

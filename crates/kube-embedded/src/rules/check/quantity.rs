@@ -1,4 +1,4 @@
-//! Amounts that rules compare: not below zero, or above it.
+//! Sign checks of quantities.
 
 use super::At;
 use crate::field::{FieldError, FieldErrors};

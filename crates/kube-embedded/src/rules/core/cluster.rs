@@ -69,7 +69,7 @@ pub const RULES: &[Rules] = &[
                 status.insert("allocatable".to_owned(), capacity);
             }
         },
-        // A feature that is gone.
+        // A removed feature.
         create: |node| _ = members(node, "spec").remove("configSource"),
         validate: validate_node,
         validate_update: |new, old| {
@@ -123,7 +123,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// Every namespace carries its name as a label.
+/// Sets the label with the namespace's name.
 fn name_label(namespace: &mut Value) {
     const KEY: &str = "kubernetes.io/metadata.name";
     let name = text(&namespace["metadata"]["name"]).to_owned();
@@ -137,7 +137,7 @@ fn validate_namespace(namespace: &Value) -> FieldErrors {
     validate_namespace_finalizers(namespace, false)
 }
 
-/// Complaints about `spec.finalizers`; through `/finalize` (`indexed`) they name the element.
+/// Errors of `spec.finalizers`; through `/finalize` (`indexed`) they name the element.
 pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> FieldErrors {
     let root = At::root(namespace);
     let finalizers = root.down("spec.finalizers");
@@ -150,7 +150,7 @@ pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> FieldE
     errs
 }
 
-/// `podCIDR` is the first of `podCIDRs`; whoever gives one gives both.
+/// `podCIDR` is the first of `podCIDRs`; setting one sets the other.
 fn sync_pod_ranges(node: &mut Value) {
     let spec = members(node, "spec");
     let one = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
@@ -166,7 +166,7 @@ fn sync_pod_ranges(node: &mut Value) {
 fn validate_node(node: &Value) -> FieldErrors {
     let root = At::root(node);
     let mut errs = FieldErrors::new();
-    // The path is a slip of Kubernetes; the taints stand in the spec.
+    // The path is a bug of Kubernetes; the taints are in the spec.
     taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
     amounts(&root, &mut errs);
     let ranges = root.down("spec.podCIDRs");
@@ -203,7 +203,7 @@ fn taints(taints: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Capacity and what of it can be used.
+/// Capacity and allocatable.
 fn amounts(root: &At, errs: &mut FieldErrors) {
     for field in ["capacity", "allocatable"] {
         let list = root.get("status").get(field);
@@ -264,7 +264,7 @@ fn node_warnings(node: &Value) -> Vec<String> {
     told
 }
 
-/// Of the Secrets that an account lists, only the names are kept.
+/// Removes all fields except the name from the Secrets of a ServiceAccount.
 fn only_secret_names(account: &mut Value) {
     for secret in maps_mut(account, "secrets") {
         secret.retain(|field, _| field == "name");

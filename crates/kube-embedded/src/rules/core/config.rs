@@ -1,4 +1,4 @@
-//! ConfigMap and Secret: keys, sizes, and what cannot be changed any more.
+//! ConfigMap and Secret: keys, sizes, and immutable fields.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,7 @@ use crate::rules::check::{self, At};
 use crate::rules::read::{entries, fill_text, text, truth};
 use crate::rules::{Naming, PLAIN, Rules, meta};
 
-/// What the values of one object may weigh together.
+/// Maximum total size of the values of one object.
 const MOST_BYTES: usize = 1024 * 1024;
 
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
@@ -50,7 +50,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// Complaints about a change of what has been declared immutable.
+/// Errors of changes to an immutable object.
 fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
     if !truth(&old["immutable"]) {
         return FieldErrors::new();
@@ -64,7 +64,7 @@ fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
         .collect()
 }
 
-/// How many bytes a base64 text stands for.
+/// The decoded length of a base64 string.
 fn decoded_len(encoded: &str) -> usize {
     let padding = encoded.bytes().rev().take_while(|b| *b == b'=').count();
     (encoded.len() / 4 * 3).saturating_sub(padding)
@@ -89,13 +89,13 @@ fn validate_config_map(object: &Value) -> FieldErrors {
     let plain: usize = entries(&object["data"]).map(|(_, value)| text(value).len()).sum();
     let encoded: usize = entries(&object["binaryData"]).map(|(_, value)| decoded_len(text(value))).sum();
     if plain + encoded > MOST_BYTES {
-        // Kubernetes' path here is one empty name, which it writes so.
+        // Kubernetes' path here is one empty name, which is written so.
         errs.push(FieldError::too_long(&Path::new("[]"), MOST_BYTES));
     }
     errs
 }
 
-/// `stringData` is a convenience for writers: it goes into `data` and is never seen again.
+/// `stringData` is write-only: it is merged into `data`.
 fn default_secret(secret: &mut Value) {
     let Some(fields) = secret.as_object_mut() else { return };
     fill_text(fields, "type", "Opaque");
@@ -115,7 +115,7 @@ fn default_secret(secret: &mut Value) {
     }
 }
 
-/// The keys that a type of Secret must have.
+/// The required keys per type of Secret.
 const REQUIRED_KEYS: &[(&str, &[&str])] = &[
     ("kubernetes.io/dockercfg", &[".dockercfg"]),
     ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
@@ -165,7 +165,7 @@ fn validate_secret(secret: &Value) -> FieldErrors {
     errs
 }
 
-/// The credentials of a registry are a JSON object; what is in it is never repeated.
+/// Registry credentials are a JSON object; errors never repeat their content.
 fn docker_config(config: &At, errs: &mut FieldErrors) {
     let bytes = STANDARD.decode(config.text()).unwrap_or_default();
     let words = match serde_json::from_slice::<Value>(&bytes) {
@@ -184,7 +184,7 @@ fn docker_config(config: &At, errs: &mut FieldErrors) {
     errs.push(FieldError::invalid(&config.path, "<secret contents redacted>", words));
 }
 
-/// The commonest complaints of Go's JSON reader.
+/// The most common errors of Go's JSON decoder.
 fn go_syntax_error(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match text.trim_start().chars().next() {
@@ -200,7 +200,7 @@ fn secret_warnings(secret: &Value) -> Vec<String> {
     if text(&secret["type"]) != "kubernetes.io/tls" {
         return Vec::new();
     }
-    // Kubernetes parses the pair; we can say as much as whether it looks like one.
+    // Kubernetes parses the key pair; here only the PEM header is checked.
     let pem = |key: &str| {
         let bytes = STANDARD.decode(text(&data[key])).unwrap_or_default();
         String::from_utf8_lossy(&bytes).contains("-----BEGIN ")

@@ -1,4 +1,4 @@
-//! The core group, apart from workloads.
+//! The core group, except workloads.
 
 pub mod cluster;
 pub mod config;

@@ -1,6 +1,6 @@
-//! Service: defaults, what a change of type drops, and the demands on ports, policies and addresses.
+//! Service: defaults, fields dropped when the type changes, validation of ports, policies and addresses.
 //!
-//! Addresses and node ports are handed out by `crate::admission::services`, before any of this looks.
+//! `crate::admission::services` allocates addresses and node ports before these rules run.
 
 use std::collections::HashSet;
 
@@ -46,7 +46,7 @@ fn kind(service: &Value) -> &str {
     text(&service["spec"]["type"])
 }
 
-/// Whether nodes or outside addresses lead to it.
+/// Whether the Service is reachable through nodes or external addresses.
 fn externally_accessible(service: &Value) -> bool {
     match kind(service) {
         "LoadBalancer" | "NodePort" => true,
@@ -106,8 +106,8 @@ fn default(service: &mut Value) {
     }
 }
 
-/// A change of type drops what belonged to the old type, unless the writer has changed it, too: that is
-/// then refused by validation instead of being lost.
+/// A change of type drops the fields of the old type, unless the client changed them too: then
+/// validation rejects them instead of dropping them silently.
 fn update(new: &mut Value, old: &Value) {
     let before = new.clone();
     let same = |field: &str| before["spec"][field] == old["spec"][field];
@@ -149,14 +149,14 @@ fn update(new: &mut Value, old: &Value) {
     }
 }
 
-/// A name elsewhere has no traffic inside.
+/// An `ExternalName` Service has no internal traffic.
 fn no_internal_policy(service: &mut Value) {
     if kind(service) == "ExternalName" {
         members(service, "spec").remove("internalTrafficPolicy");
     }
 }
 
-/// The node ports that it asks for or has.
+/// The node ports in the spec.
 pub fn node_ports(service: &Value) -> Vec<i64> {
     let ports = items(&service["spec"]["ports"]).iter().map(|port| int(&port["nodePort"]));
     ports.filter(|port| *port != 0).collect()
@@ -284,7 +284,7 @@ fn affinity(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// No two ports alike, and no node port where there are none.
+/// Duplicate ports, and node ports where none are allowed.
 fn port_clashes(spec: &At, errs: &mut FieldErrors) {
     let (mut nodes, mut numbers) = (HashSet::new(), HashSet::new());
     let clustered = spec.get("type").text() == "ClusterIP";

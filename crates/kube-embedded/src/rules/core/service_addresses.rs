@@ -1,7 +1,7 @@
-//! The cluster addresses of a Service and their families: what may stand there, and how it may change.
+//! Cluster IPs and IP families of a Service: valid values and valid changes.
 //!
-//! Asked by validation, and before it by `crate::admission::services`, which must not hand out addresses for
-//! a Service that contradicts itself.
+//! Called by validation, and before it by `crate::admission::services`, which must not allocate addresses for
+//! an inconsistent Service.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::rules::check::{self, At};
 use crate::rules::network::ip;
 use crate::rules::read::{items, text, texts};
 
-/// `clusterIPs` is just `None`.
+/// `clusterIPs` is only `None`.
 pub fn headless(service: &Value) -> bool {
     matches!(items(&service["spec"]["clusterIPs"]), [only] if text(only) == "None")
 }
@@ -21,7 +21,7 @@ fn external_name(service: &Value) -> bool {
     text(&service["spec"]["type"]) == "ExternalName"
 }
 
-/// Complaints about `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` as they stand.
+/// Errors of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`.
 pub fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errs = FieldErrors::new();
     if external_name(service) {
@@ -94,7 +94,7 @@ fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Fie
     }
 }
 
-/// Complaints about a change of addresses or families: the first of each stays, the second may come and go.
+/// Errors of a change of addresses or families: the first of each is immutable, the second may be added or removed.
 pub fn validate_change(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
     if external_name(new) || external_name(old) {

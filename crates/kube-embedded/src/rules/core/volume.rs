@@ -28,7 +28,7 @@ pub const RULES: &[Rules] = &[
             }
         },
         create: |volume| {
-            // Its life begins when it is made.
+            // The phase begins at the creation.
             let mut status = json!({"phase": "Pending"});
             if let Some(made) = volume["metadata"].get("creationTimestamp") {
                 status["lastPhaseTransitionTime"] = made.clone();
@@ -38,7 +38,7 @@ pub const RULES: &[Rules] = &[
         validate: validate_volume,
         validate_update: |new, old| {
             let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
-            // Kubernetes checks the whole before the change, and again with it.
+            // Kubernetes validates the whole object before the change check, and again with it.
             errs.extend(validate_volume(new));
             errs.extend(validate_volume(new));
             errs.extend(validate_volume_change(new, old));
@@ -89,7 +89,7 @@ pub const RULES: &[Rules] = &[
     },
 ];
 
-/// Only these can be named in the older of the two fields.
+/// Only these kinds are allowed in the older of the two fields.
 fn known_source(source: &Value) -> bool {
     match (text(&source["apiGroup"]), text(&source["kind"])) {
         ("", kind) => kind == "PersistentVolumeClaim",
@@ -97,7 +97,7 @@ fn known_source(source: &Value) -> bool {
     }
 }
 
-/// `dataSource` and `dataSourceRef` say the same; one is filled in from the other.
+/// `dataSource` and `dataSourceRef` are equivalent; one is filled in from the other.
 fn join_sources(spec: &mut Map<String, Value>) {
     let copy = |from: &Value| -> Value {
         let fields = from.as_object().into_iter().flatten();
@@ -140,8 +140,8 @@ fn class_name(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The sources that a volume can come from, with the fields that each must have. Those that nothing
-/// implements any more are accepted as they are.
+/// The volume sources with their required fields. Sources without a remaining implementation
+/// are accepted as they are.
 #[rustfmt::skip]
 const SOURCES: &[(&str, &[&str])] = &[
     ("hostPath", &["path"]), ("gcePersistentDisk", &["pdName"]), ("awsElasticBlockStore", &["volumeID"]),
@@ -241,7 +241,7 @@ fn sources(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The secrets that a driver is handed, each by name and namespace.
+/// The secrets passed to a driver, each by name and namespace.
 fn secrets(csi: &At, errs: &mut FieldErrors) {
     for name in [
         "controllerPublishSecretRef",
@@ -257,7 +257,7 @@ fn secrets(csi: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The name of a CSI driver, apart from being required.
+/// The name of a CSI driver, if it is set.
 pub fn driver_name(at: &At, errs: &mut FieldErrors) {
     if at.is_empty() {
         return;
@@ -284,7 +284,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
         let spec = volume["spec"].as_object().into_iter().flatten();
         let parts = spec.filter(|(field, _)| SOURCES.iter().any(|(source, _)| source == field));
         let mut source: Map<String, Value> = parts.map(|(k, v)| (k.clone(), v.clone())).collect();
-        // A secret for growing may be added later.
+        // A secret for expansion may be added later.
         if empty(&old["spec"]["csi"]["controllerExpandSecretRef"])
             && let Some(Value::Object(csi)) = source.get_mut("csi")
         {
@@ -305,7 +305,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
         let words = "update from non-nil value to nil is forbidden";
         errs.push(FieldError::forbidden(&Path::new("spec.volumeAttributesClassName"), words));
     }
-    // Its affinity, once set, stays.
+    // Node affinity is immutable once set.
     let (now, was) = (&new["spec"]["nodeAffinity"], &old["spec"]["nodeAffinity"]);
     if !was.is_null() && now != was {
         let path = Path::new("nodeAffinity");
@@ -322,7 +322,7 @@ fn unchanged_mode(new: &Value, old: &Value, errs: &mut FieldErrors) {
     }
 }
 
-/// The spec of a claim; those of `StatefulSet`s and ephemeral volumes are checked with it, too.
+/// Errors of the spec of a claim, also in `StatefulSet`s and ephemeral volumes.
 pub fn validate_claim(spec: &At) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let modes = spec.get("accessModes");
@@ -398,7 +398,7 @@ fn validate_claim_change(new: &Value, old: &Value) -> FieldErrors {
             let shown = class_now.clone().unwrap_or_else(|| "".into());
             errs.push(FieldError::invalid(&path, shown, check::IMMUTABLE));
         }
-        // A claim that was made before there was a default class may get one.
+        // A claim from before there was a default class may get one.
         let allowed = class_was.as_ref().is_none_or(|class| *class == now["storageClassName"]);
         if named && unnamed && allowed {
             now["storageClassName"] = Value::Null;
@@ -430,7 +430,7 @@ fn without_nulls(spec: &mut Value) {
     }
 }
 
-/// A claim may ask for less again only down to what it has.
+/// A request may be reduced only down to the current capacity.
 fn shrunk(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let amount = |value: &Value| Quantity::of(value).unwrap_or_default();
     let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
@@ -495,7 +495,7 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
     told
 }
 
-/// The finalizer that holds a volume or a claim while it is in use.
+/// Adds the finalizer that protects a volume or a claim in use.
 pub fn protect(object: &mut Value, finalizer: &str) {
     members(object, "metadata").entry("finalizers").or_insert_with(|| json!([]));
     let Some(list) = list_mut(&mut object["metadata"], "finalizers") else { return };

@@ -93,7 +93,7 @@ fn no_address(host: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A host name, in which the first label may be `*`.
+/// A host name, whose first label may be `*`.
 fn host(host: &At, errs: &mut FieldErrors) {
     let wildcard = host.text().contains('*');
     check::text(host, if wildcard { check::dns_wildcard } else { check::dns_subdomain }, errs);
@@ -109,7 +109,7 @@ fn spec(spec: &At, old: Option<&Value>) -> FieldErrors {
     if backend_at.exists() {
         backend(&backend_at, &mut errs);
     }
-    // What was let through earlier must not stand in the way of a change elsewhere.
+    // Values that older versions accepted must not block other changes.
     let lax = old.is_some_and(|old| {
         let rules = At::root(old);
         rules.down("spec.rules").items().any(|rule| {
@@ -218,7 +218,7 @@ fn backend(backend: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A reference to an object of any kind, by group, kind and name.
+/// A reference to an object by group, kind and name.
 fn reference(at: &At, errs: &mut FieldErrors) {
     let group = at.get("apiGroup");
     if group.exists() {
@@ -257,7 +257,7 @@ fn class_spec(spec: &At) -> FieldErrors {
     errs
 }
 
-/// A domain and a path behind it: `example.com/controller`.
+/// A domain-prefixed path: `example.com/controller`.
 fn domain_path(at: &At, errs: &mut FieldErrors) {
     let text = at.text();
     if text.is_empty() {

@@ -1,7 +1,7 @@
-//! Addresses and ranges of addresses, with the words that Kubernetes has for bad ones.
+//! IP addresses and CIDRs, with the error messages of Kubernetes.
 //!
-//! Old fields were once read leniently: `010.0.0.1` was an address. Since 1.36 what is new must be exact;
-//! what stands there already may stay.
+//! Old fields used to be parsed leniently: `010.0.0.1` was valid. Since 1.36 new values must be strict;
+//! existing ones may stay.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::check::At;
 
-/// An address, read as leniently as Kubernetes ever did: leading zeros are skipped.
+/// Parses an address leniently: leading zeros are skipped.
 pub fn parse(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(|| lenient_v4(text).map(IpAddr::V4))
 }
@@ -24,7 +24,7 @@ fn lenient_v4(text: &str) -> Option<Ipv4Addr> {
     octets.next().is_none().then(|| Ipv4Addr::from(parts))
 }
 
-/// How Go writes an address: one that is IPv4 at heart is written as IPv4.
+/// Formats an address as Go does: IPv4-mapped IPv6 is written as IPv4.
 pub fn canonical(ip: IpAddr) -> String {
     ip.to_canonical().to_string()
 }
@@ -33,7 +33,7 @@ pub fn is_v6(text: &str) -> bool {
     parse(text).is_some_and(|ip| ip.to_canonical().is_ipv6())
 }
 
-/// An address and the length of a prefix.
+/// A CIDR: address and prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     pub ip: IpAddr,
@@ -41,7 +41,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Read as leniently as [`parse`].
+    /// Parses leniently, as [`parse`].
     pub fn parse(text: &str) -> Option<Self> {
         let (ip, prefix) = text.split_once('/')?;
         let ip = parse(ip)?;
@@ -77,7 +77,7 @@ impl Range {
     }
 }
 
-/// What is wrong with an address that must be exact.
+/// Errors of an address that must be strict.
 fn judge(text: &str) -> Vec<&'static str> {
     let Some(ip) = parse(text) else {
         return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
@@ -91,7 +91,7 @@ fn judge(text: &str) -> Vec<&'static str> {
     Vec::new()
 }
 
-/// An address in a field of old; `known` are those that stood there before.
+/// An address in a legacy field; `known` are the previous values.
 pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut FieldErrors) {
     if known.contains(at.text()) {
         return;
@@ -99,7 +99,7 @@ pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut Field
     errs.extend(judge(at.text()).into_iter().map(|words| FieldError::invalid(&at.path, at.text(), words)));
 }
 
-/// An address in its one canonical form.
+/// An address in its canonical form.
 pub fn strict(at: &At, errs: &mut FieldErrors) {
     let before = errs.len();
     legacy(at, &HashSet::<&str>::new(), errs);
@@ -110,7 +110,7 @@ pub fn strict(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// An address at which something can be reached from elsewhere.
+/// An address that can be an endpoint.
 pub fn endpoint(at: &At, errs: &mut FieldErrors) {
     let text = at.text();
     let mut refuse = |words: String| errs.push(FieldError::invalid(&at.path, text, words));
@@ -138,7 +138,7 @@ pub fn endpoint(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// What is wrong with a range that must be exact.
+/// The error of a CIDR that must be strict.
 fn judge_range(text: &str) -> Option<&'static str> {
     let Some(range) = Range::parse(text) else {
         return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
@@ -153,7 +153,7 @@ fn judge_range(text: &str) -> Option<&'static str> {
     (range.base() != range.ip).then_some("must not have bits set beyond the prefix length")
 }
 
-/// A range in a field of old; `known` are those that stood there before.
+/// A CIDR in a legacy field; `known` are the previous values.
 pub fn legacy_range(
     text: &str,
     path: &Path,
@@ -165,7 +165,7 @@ pub fn legacy_range(
     }
 }
 
-/// A range in its one canonical form.
+/// A CIDR in its canonical form.
 pub fn strict_range(at: &At, errs: &mut FieldErrors) {
     let before = errs.len();
     legacy_range(at.text(), &at.path, &HashSet::<&str>::new(), errs);
@@ -176,7 +176,7 @@ pub fn strict_range(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A warning about an address that is written in an odd way.
+/// A warning about an address in a non-standard notation.
 pub fn warning(at: &At) -> Option<String> {
     let (path, text) = (&at.path, at.text());
     let ip = parse(text)?;
@@ -190,7 +190,7 @@ pub fn warning(at: &At) -> Option<String> {
     })
 }
 
-/// Warnings about a range that is written in an odd way.
+/// Warnings about a CIDR in a non-standard notation.
 pub fn range_warnings(at: &At) -> Vec<String> {
     let (path, text) = (&at.path, at.text());
     let Some(range) = Range::parse(text) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Traffic: Ingress, `NetworkPolicy`, `EndpointSlice`, and addresses in general.
+//! Networking: Ingress, `NetworkPolicy`, `EndpointSlice`, and IP addresses.
 
 pub mod ingress;
 pub mod ip;

@@ -94,10 +94,10 @@ fn default_policy(policy: &mut Value) {
     }
 }
 
-/// Both directions of a policy: the field with its rules, and the field with their peers.
+/// The directions of a policy: the field with the rules, and the field with their peers.
 const DIRECTIONS: &[(&str, &str)] = &[("ingress", "from"), ("egress", "to")];
 
-/// Every block of addresses in a policy.
+/// Every `ipBlock` of a policy.
 fn blocks(policy: &Value) -> impl Iterator<Item = At<'_>> {
     let spec = At::root(policy).get("spec");
     DIRECTIONS.iter().flat_map(move |(direction, peers)| {
@@ -106,7 +106,7 @@ fn blocks(policy: &Value) -> impl Iterator<Item = At<'_>> {
     })
 }
 
-/// The ranges of a block: its own, then the exceptions.
+/// The CIDRs of a block: its own, then the exceptions.
 fn ranges<'a>(block: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
     std::iter::once(block.get("cidr")).chain(block.get("except").items())
 }
@@ -204,7 +204,7 @@ fn policy_block(block: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
     }
 }
 
-/// An old field that is not accepted any more.
+/// Drops a legacy field that is not accepted any more.
 fn drop_topology(slice: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
         return;
@@ -299,7 +299,7 @@ fn slice_address(address: &At, family: &str, list: &Path, errs: &mut FieldErrors
     ip::endpoint(address, errs);
 }
 
-/// A domain name of at least two labels; a dot at its end does not matter.
+/// A domain name of at least two labels; a trailing dot is ignored.
 fn domain_name(at: &At, errs: &mut FieldErrors) {
     let name = at.text();
     if name.is_empty() {

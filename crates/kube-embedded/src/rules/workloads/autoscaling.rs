@@ -28,7 +28,7 @@ pub const RULES: Rules = Rules {
     ..PLAIN
 };
 
-/// The sources of metrics: what `type` says, and where the source stands.
+/// The metric sources: the value of `type`, and the field of the source.
 const SOURCES: &[(&str, &str)] = &[
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -58,7 +58,7 @@ fn default(object: &mut Value) {
     }
 }
 
-/// Scale by the use of cpu, in percent of what is requested.
+/// A metric for CPU utilisation, in percent of the requests.
 pub fn cpu_metric(percent: i64) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percent});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
@@ -69,7 +69,7 @@ fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     let spec = At::root(object).get("spec");
     let before = old.map(|old| At::root(old).get("spec"));
     let (least, most) = (spec.get("minReplicas"), spec.get("maxReplicas"));
-    // Zero is a gate that is closed, except where it has been let in before.
+    // Zero needs a disabled feature gate, unless it is stored already.
     let was_zero = before.as_ref().is_some_and(|spec| spec.get("minReplicas").number() == Some(0));
     let bound = i64::from(!was_zero);
     if least.exists() && least.int() < bound {
@@ -108,7 +108,7 @@ fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     errs
 }
 
-/// A reference to an object of some kind in some version.
+/// A reference to an object by kind, name and version.
 fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut FieldErrors) {
     check::required_text(&at.get("kind"), check::path_segment, errs);
     check::required_text(&at.get("name"), check::path_segment, errs);
@@ -134,7 +134,7 @@ fn validate_metric(metric: &At, errs: &mut FieldErrors) {
     }
     let expected = SOURCES.iter().find(|(name, _)| *name == kind.text()).map(|(_, field)| *field);
     if expected.is_none() {
-        // Kubernetes says so twice: when it reads the type, and when it looks for the source.
+        // Kubernetes reports this twice: for the type, and for the missing source.
         errs.push(FieldError::unsupported(&kind.path, kind.text(), &names));
         errs.push(FieldError::unsupported(&kind.path, kind.text(), &names));
     }

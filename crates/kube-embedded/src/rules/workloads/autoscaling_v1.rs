@@ -1,4 +1,4 @@
-//! `autoscaling/v1`, which knows the use of cpu only; annotations carry the rest there and back.
+//! Conversion of `autoscaling/v1`, which has only CPU utilisation; annotations carry the other metrics.
 
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,7 @@ pub fn to_v1(object: &mut Value) {
     {
         put(status, "currentCPUUtilizationPercentage", now);
     }
-    // Version 1 always says how many there are.
+    // Version 1 always has `currentReplicas`.
     if let Some(status) = ensure(object, "status") {
         missing(status, "currentReplicas", 0);
     }
@@ -113,7 +113,7 @@ pub fn from_v1(object: &mut Value) {
     }
 }
 
-/// The annotation holds Go's internal type: names begin with capitals, and what is absent is null.
+/// The annotation contains Go's internal type: capitalised names, and null for absent fields.
 fn behavior_as_go_writes_it(mut behavior: Value) -> Value {
     for rules in ["scaleUp", "scaleDown"] {
         missing(&mut behavior, rules, Value::Null);
@@ -126,7 +126,7 @@ fn behavior_as_go_writes_it(mut behavior: Value) -> Value {
     rename(behavior, |name| name[..1].to_uppercase() + &name[1..])
 }
 
-/// The members of what the annotations hold, in the order in which Go writes them.
+/// The fields in the annotations, in Go's order.
 const ORDER: &[&str] = &[
     "type",
     "kind",
@@ -164,7 +164,7 @@ const ORDER: &[&str] = &[
     "PeriodSeconds",
 ];
 
-/// JSON with members in the order of [`ORDER`]; labels are in the order of their names.
+/// JSON with fields in the order of [`ORDER`]; labels are sorted by name.
 fn as_go_writes(value: &Value) -> String {
     match value {
         Value::Array(list) => {
@@ -217,7 +217,7 @@ fn rename(value: Value, how: fn(&str) -> String) -> Value {
     }
 }
 
-/// Where the fields of a source stand in v2, and what they are called in v1.
+/// The fields of a source: path in v2, name in v1.
 fn fields(kind: &str, target: &'static str) -> Vec<(String, &'static str)> {
     let raw = target == "target";
     let pairs: &[(&str, &'static str)] = match (kind, raw) {
@@ -311,7 +311,7 @@ fn spec_to_v1(metric: &Value) -> Value {
     converted
 }
 
-/// Amounts that v1 writes even where there are none.
+/// Quantities that v1 writes even if absent.
 fn always(metric: &mut Value, fields: &[(&str, &str)]) {
     for (kind, field) in fields {
         if let Some(source) = down(metric, kind) {
@@ -337,7 +337,7 @@ fn status_from_v1(metric: &Value) -> Value {
     convert(metric, "current", false)
 }
 
-/// v1 does not say which sort of target a number is; it follows from which one is there.
+/// v1 has no target type; it follows from the field that is set.
 fn spec_from_v1(metric: &Value) -> Value {
     let mut converted = convert(metric, "target", false);
     for kind in SOURCES {

@@ -1,4 +1,4 @@
-//! The spec of a persistent volume claim where another object carries it as a template.
+//! The spec of a persistent volume claim inside a template.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::rules::check::{self, At};
 
 const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
-/// A claim inside an ephemeral volume.
+/// The claim template of an ephemeral volume.
 pub fn template(template: &At, errs: &mut FieldErrors) {
     let metadata = template.get("metadata");
     check::annotations(&metadata.get("annotations"), errs);
@@ -88,7 +88,7 @@ fn data_sources(spec: &At, errs: &mut FieldErrors) {
     errs.push(FieldError::invalid(&spec.path, source.path.as_str(), words));
 }
 
-/// Warnings about a claim's spec: bytes come whole.
+/// Warnings about a claim's spec: fractional bytes.
 pub fn warnings(spec: &At) -> Vec<String> {
     ["requests", "limits"]
         .into_iter()
@@ -96,7 +96,7 @@ pub fn warnings(spec: &At) -> Vec<String> {
         .collect()
 }
 
-/// A warning when an amount of bytes is not whole.
+/// A warning about a fractional number of bytes.
 pub fn fractional(at: &At) -> Option<String> {
     let amount = at.value.and_then(Quantity::of)?;
     (!amount.is_whole())

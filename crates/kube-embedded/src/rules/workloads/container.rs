@@ -1,4 +1,4 @@
-//! Containers of a pod: those that run, those that run before, and those that are put in later.
+//! Containers of a pod: main, init and ephemeral containers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,16 +7,16 @@ use crate::rules::check::{self, At};
 
 use super::{env, mount, probe, resources, security};
 
-/// What a container's rules need to know of its pod.
+/// The parts of a pod that the rules of its containers need.
 pub struct Surroundings<'a> {
-    /// The volumes without fault, by name.
+    /// The valid volumes, by name.
     pub volumes: HashMap<&'a str, At<'a>>,
     /// The names of the pod's resource claims, sorted.
     pub claims: Vec<&'a str>,
     /// `terminationGracePeriodSeconds`
     pub grace: Option<i64>,
     pub restart_policy: &'a str,
-    /// The pod's users are those of the host.
+    /// The pod uses the host's user namespace.
     pub host_users: bool,
 }
 
@@ -113,7 +113,7 @@ pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut FieldErrors) {
     }
 }
 
-/// Pods are stricter than templates about the image's name.
+/// Pods validate the image's name more strictly than templates.
 pub fn image_is_trimmed(container: &At, errs: &mut FieldErrors) {
     let image = container.get("image");
     if image.text().trim() != image.text() {
@@ -176,7 +176,7 @@ fn ports(list: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// No two ports of these containers take the same port of the host.
+/// No two ports of these containers have the same host port.
 fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut FieldErrors) {
     let mut taken = HashSet::new();
     for container in containers {

@@ -1,4 +1,4 @@
-//! Cron jobs. What a Job gets by default is not filled into their template; what a pod gets is.
+//! CronJobs. Their template gets the defaults of a pod, but not those of a Job.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Daemon sets. The generation of the template lives on in an annotation.
+//! DaemonSets. The template generation is kept in an annotation.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn set_template_generation(set: &mut Value, number: i64) {
 }
 
 fn default(set: &mut Value) {
-    // It is there before anything counts; who writes the set owns it.
+    // Set first, so that it always exists; the client's field manager owns it.
     let number = template_generation(set);
     set_template_generation(set, number);
     let Some(spec) = ensure(set, "spec") else { return };

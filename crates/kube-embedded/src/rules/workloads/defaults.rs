@@ -1,13 +1,13 @@
-//! What Kubernetes fills into a pod's spec, in pods and in every template.
+//! Defaults of a pod's spec, in pods and in every template.
 //!
-//! What only a Pod itself gets (requests from limits, host ports) is in `pod`.
+//! Defaults of Pods alone (requests from limits, host ports) are in `pod`.
 
 use serde_json::{Value, json};
 
 use super::fill::{down, each, ensure, is_empty, missing, put, zero};
 use crate::quantity::Quantity;
 
-/// The members of a volume that say what it is.
+/// The fields of a volume that are its source.
 pub const VOLUME_SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
@@ -41,10 +41,10 @@ pub const VOLUME_SOURCES: &[&str] = &[
     "image",
 ];
 
-/// The lists of containers of a pod, in the order in which Kubernetes visits them.
+/// The container lists of a pod, in the order in which Kubernetes visits them.
 pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Defaults of the pod template that stands at `names`, if there is one.
+/// Sets the defaults of the pod template at `names`, if there is one.
 pub fn template(object: &mut Value, names: &str) {
     if let Some(template) = down(object, names)
         && let Some(spec) = ensure(template, "spec")
@@ -69,7 +69,7 @@ pub fn pod_spec(spec: &mut Value) {
     drop_closed(spec);
 }
 
-/// Fields behind feature gates that are closed in 1.36 are dropped without a word.
+/// Drops fields of feature gates that are disabled in 1.36, without a warning.
 fn drop_closed(spec: &mut Value) {
     let drop_from = |owner: Option<&mut Value>, names: &[&str]| {
         if let Some(map) = owner.and_then(Value::as_object_mut) {
@@ -86,7 +86,7 @@ fn drop_closed(spec: &mut Value) {
     drop_from(Some(spec), &["schedulingGroup"]);
 }
 
-/// The old name of the service account's field follows the new one.
+/// Keeps the deprecated field for the service account equal to the new one.
 fn service_account(spec: &mut Value) {
     let name = ["serviceAccountName", "serviceAccount"]
         .into_iter()
@@ -210,20 +210,20 @@ fn downward_file(file: &mut Value) {
     }
 }
 
-/// Defaults of a claim's spec, as a template holds it.
+/// Sets the defaults of a claim's spec in a template.
 pub fn claim_spec(spec: &mut Value) {
     missing(spec, "volumeMode", "Filesystem");
     resources(spec);
 }
 
-/// `Always` for images that may change under their name.
+/// `Always` for images with a mutable tag.
 fn pull_policy(image: &str) -> &'static str {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     let (name, tag) = match rest.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
-    // What cannot be an image's name has no tag, so it is not `latest` either.
+    // An invalid image name has no tag, so it is not `latest` either.
     let named = is_repository(name);
     match tag {
         Some("latest") if named => "Always",
@@ -254,7 +254,7 @@ fn resources(owner: &mut Value) {
     }
 }
 
-/// No amount is finer than a thousandth.
+/// Rounds quantities up to thousandths.
 pub fn resource_list(list: Option<&mut Value>) {
     for amount in list.and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut()) {
         let fine = amount.as_str().is_some_and(|text| text.ends_with(['n', 'u']));
@@ -264,7 +264,7 @@ pub fn resource_list(list: Option<&mut Value>) {
     }
 }
 
-/// The labels of an object or a template, copied to where there are none.
+/// Copies the labels of a template to an object without labels.
 pub fn labels_from_template(object: &mut Value, template: &str) {
     let labels = down(object, template).and_then(|template| template.get("metadata")?.get("labels")).cloned();
     if let Some(labels) = labels.filter(|labels| !is_empty(&json!({"l": labels}), "l"))

@@ -88,7 +88,7 @@ fn strategy(strategy: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The number of a number or a percentage; of other texts, the number that they spell.
+/// The number, or the number of a percentage; for other strings the number that they spell.
 pub fn amount(at: &At) -> i64 {
     at.number().or_else(|| check::percent_of(at)).or_else(|| at.text().parse().ok()).unwrap_or_default()
 }

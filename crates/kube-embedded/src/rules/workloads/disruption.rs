@@ -1,4 +1,4 @@
-//! Disruption budgets and priority classes: who may be sent away, and who goes first.
+//! Pod disruption budgets and priority classes.
 
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ pub const PRIORITY_CLASS: Rules = Rules {
     ..PLAIN
 };
 
-/// The classes that the system itself has.
+/// The system priority classes.
 pub const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 const HIGHEST_FOR_USERS: i64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! The environment of a container, and the fields of a pod that it may read.
+//! Environment variables of a container, and the pod fields that they may refer to.
 
 use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
@@ -17,7 +17,7 @@ const FIELDS_FOR_ENV: &[&str] = &[
 ];
 pub const FIELDS_FOR_VOLUMES: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// Fields that can be named at all, if not everywhere.
+/// Fields that references may name, if not everywhere.
 const FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
@@ -151,7 +151,7 @@ pub fn resource_ref(at: &At, in_volume: bool, errs: &mut FieldErrors) {
     }
 }
 
-/// `envFrom`: complaints about the number of sources stand at the list.
+/// `envFrom`: errors about the number of sources are reported at the list.
 pub fn sources(list: &At, errs: &mut FieldErrors) {
     for source in list.items() {
         let prefix = source.get("prefix");

@@ -1,4 +1,4 @@
-//! When a Job's pod that failed counts, and when a Job has succeeded early.
+//! Pod failure policy and success policy of a Job.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::field::{Complaint, FieldError, FieldErrors, Path};
 use crate::rules::check::{self, At};
 
-/// Length of a list of rules, and of the list of conditions of a rule. Longer lists are not looked into.
+/// Maximum number of rules, and of conditions per rule. Longer lists are not validated further.
 const MOST_RULES: usize = 20;
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 
@@ -54,7 +54,7 @@ pub fn validate(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// `path: Invalid value: detail`, where the value would say nothing.
+/// `path: Invalid value: detail`, without the value.
 pub fn without_value(path: &Path, detail: &str) -> FieldError {
     FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail: detail.to_owned() }
 }
@@ -143,7 +143,7 @@ pub fn success(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// How many indexes a list such as `1,3-5` names.
+/// The number of indexes in a list such as `1,3-5`.
 pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
     if list.is_empty() {
         return Ok(0);
@@ -180,7 +180,7 @@ pub fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
-/// The first index that both of two lists name; what cannot be read names none.
+/// The first common index of two lists; invalid parts are ignored.
 pub fn first_common_index(one: &str, other: &str) -> Option<i64> {
     let intervals = |list: &str| -> Vec<(i64, i64)> {
         let interval = |text: &str| {
@@ -189,7 +189,7 @@ pub fn first_common_index(one: &str, other: &str) -> Option<i64> {
         };
         list.split(',').filter_map(interval).collect()
     };
-    // Both in order: of two that do not overlap, the one that ends first overlaps nothing that follows.
+    // Both sorted: of two intervals without overlap, the one that ends first overlaps nothing that follows.
     let (mut one, mut other) = (intervals(one), intervals(other));
     one.sort_unstable();
     other.sort_unstable();

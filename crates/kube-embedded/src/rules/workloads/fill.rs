@@ -1,11 +1,11 @@
-//! Filling in what is absent: the few moves that defaults are made of.
+//! Helpers for defaulting.
 //!
-//! Go tells "absent" from "zero" only for pointers, so there are two ways to fill: [`missing`] for
+//! Go distinguishes absent from zero only for pointers, so there are two ways to fill: [`missing`] for
 //! pointers, [`zero`] for plain fields.
 
 use serde_json::{Map, Value};
 
-/// Sets a member that is not there.
+/// Sets a field that is absent.
 pub fn missing(object: &mut Value, name: &str, value: impl Into<Value>) {
     if object.get(name).is_none_or(Value::is_null)
         && let Value::Object(map) = object
@@ -14,7 +14,7 @@ pub fn missing(object: &mut Value, name: &str, value: impl Into<Value>) {
     }
 }
 
-/// Sets a member that is not there, or is `""` or 0.
+/// Sets a field that is absent, `""` or 0.
 pub fn zero(object: &mut Value, name: &str, value: impl Into<Value>) {
     if object.get(name).is_none_or(|old| old.is_null() || old == "" || old == 0)
         && let Value::Object(map) = object
@@ -23,30 +23,30 @@ pub fn zero(object: &mut Value, name: &str, value: impl Into<Value>) {
     }
 }
 
-/// Sets a member, whatever was there.
+/// Sets a field.
 pub fn put(object: &mut Value, name: &str, value: impl Into<Value>) {
     if let Value::Object(map) = object {
         map.insert(name.to_owned(), value.into());
     }
 }
 
-/// A member that is an object; made when it is absent. `None` where none can be made.
+/// A field that is an object; created if absent. `None` if it cannot be created.
 pub fn ensure<'a>(object: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     missing(object, name, Map::new());
     object.get_mut(name).filter(|member| member.is_object())
 }
 
-/// A member several names down, if it is there: `spec.template`.
+/// A nested field that is an object, if present: `spec.template`.
 pub fn down<'a>(object: &'a mut Value, names: &str) -> Option<&'a mut Value> {
     names.split('.').try_fold(object, |object, name| object.get_mut(name)).filter(|found| found.is_object())
 }
 
-/// The elements of a list member.
+/// The elements of a list field.
 pub fn each<'a>(object: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut Value> {
     object.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Whether a member is absent, null or empty.
+/// Whether a field is absent, null or empty.
 pub fn is_empty(object: &Value, name: &str) -> bool {
     match object.get(name) {
         None | Some(Value::Null) => true,

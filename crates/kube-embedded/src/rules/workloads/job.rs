@@ -1,4 +1,4 @@
-//! Jobs. A Job finds its pods by its own uid, so its selector is made when it is created.
+//! Jobs. A Job selects its pods by its uid, so its selector is generated at the creation.
 
 use serde_json::{Value, json};
 
@@ -49,14 +49,14 @@ fn default(job: &mut Value) {
     missing(spec, "podReplacementPolicy", replacement);
     missing(spec, "manualSelector", false);
     pods(spec);
-    // A Job without labels has those of its pods. Before it has a selector, `create` sees to that: the
-    // labels that are generated then belong to the Job as well.
+    // A Job without labels gets those of its pods. Before it has a selector, `create` does that, because the
+    // generated labels then belong to the Job as well.
     if spec.get("selector").is_some_and(Value::is_object) {
         defaults::labels_from_template(job, "spec.template");
     }
 }
 
-/// What is filled in both in Jobs and in the templates of Jobs.
+/// Defaults of Jobs and of Job templates.
 pub fn pods(spec: &mut Value) {
     missing(spec, "template", json!({}));
     defaults::template(spec, "template");
@@ -157,7 +157,7 @@ fn validate_selector(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A Job's spec, also as a cron job carries it: without selector.
+/// Errors of a Job's spec, also inside a CronJob, without selector.
 pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
     for name in [
         "parallelism",
@@ -183,7 +183,7 @@ pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
     }
     match mode.text() {
         "Indexed" => indexed(spec, errs),
-        // An empty mode is unsupported, and nothing more is said of it.
+        // An empty mode is unsupported, without further errors.
         "" if mode.exists() => {}
         "NonIndexed" | "" => {
             for at in [&per_index, &max_failed].into_iter().filter(|at| at.exists()) {
@@ -279,7 +279,7 @@ fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate(new);
     let (was, now) = (At::root(old), At::root(new).get("spec"));
     let before = was.get("spec");
-    // Kubernetes goes through the spec once more for the change.
+    // Kubernetes validates the spec once more for an update.
     validate_spec(&now, &mut errs);
     validate_selector(&now, &mut errs);
     let completions = now.get("completions");
@@ -300,7 +300,7 @@ fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-/// The template of a Job stays; a suspended one may still be told where to run and with how much.
+/// The template of a Job is immutable, except the labels, annotations, scheduling fields and resources of a suspended one.
 fn template_change(now: &At, job: &At, errs: &mut FieldErrors) {
     let was = job.get("spec");
     let pods = now.get("template");

@@ -1,4 +1,4 @@
-//! The status of a Job, which may not contradict itself.
+//! Consistency of a Job's status.
 
 use std::collections::HashSet;
 
@@ -57,7 +57,7 @@ pub fn validate(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-/// Pods that have ended and are not counted yet, each one once.
+/// Pods that have terminated and are not counted yet, without duplicates.
 fn uncounted(pods: &At, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(At::items) {
@@ -125,7 +125,7 @@ fn times(spec: &At, now: &At, before: &At, errs: &mut FieldErrors) {
     if !end.exists() && complete {
         errs.push(FieldError::required(&end.path, "completionTime is required for Complete jobs"));
     }
-    // Both are in UTC and in one format, so that their texts compare as they do.
+    // Both are in UTC and in one format, so their strings compare as the times do.
     if start.exists() && end.exists() && end.text() < start.text() {
         errs.push(FieldError::invalid(&end.path, end.json(), "must be equal to or after `startTime`"));
     }

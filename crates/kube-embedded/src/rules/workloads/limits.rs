@@ -130,10 +130,10 @@ fn validate_item(item: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// An amount, and where it stands.
+/// A quantity and its path.
 type Amount<'a> = Option<(Quantity, At<'a>)>;
 
-/// From least to most: min, default request, default, max.
+/// Checks min <= default request <= default <= max.
 fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
     let of = |list: &str| {
         let at = item.get(list).key(name);
@@ -142,7 +142,7 @@ fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
     };
     let (min, max) = (of("min"), of("max"));
     let (usual, request, ratio) = (of("default"), of("defaultRequest"), of("maxLimitRequestRatio"));
-    // Which is too large for which; where it is told, with which value, and in which words.
+    // Which value exceeds which; where it is reported, with which value and message.
     let mut order = |less: &Amount, more: &Amount, told_at: &str, value: &Amount, words: [&str; 2]| {
         if let (Some((low, a)), Some((high, b)), Some((_, value))) = (less, more, value)
             && low > high
@@ -220,7 +220,7 @@ fn validate_quota(quota: &Value) -> FieldErrors {
     errs
 }
 
-/// Messages that repeat a whole list.
+/// Maximum number of messages that repeat a whole list.
 const MOST_REPEATS: usize = 100;
 
 fn scope_expression<'a>(
@@ -286,7 +286,7 @@ fn is_scope(scope: &str) -> bool {
     known.contains(&scope)
 }
 
-/// How many resources of a quota each scope cannot narrow, counted once per scope.
+/// The number of resources of a quota that each scope cannot restrict, counted once per scope.
 struct Unfit<'s, 'a> {
     spec: &'s At<'a>,
     counts: HashMap<&'a str, usize>,

@@ -1,6 +1,6 @@
 //! Rules of the kinds that run pods, and of those that limit them.
 //!
-//! From the inside out: what a pod is made of (`volume`, `container`, `scheduling`, ...), the pod's spec
+//! From the inside out: the parts of a pod (`volume`, `container`, `scheduling`, ...), the pod's spec
 //! and its templates, then one file per controller. Each kind has one row in [`RULES`].
 
 mod claim;

@@ -1,4 +1,4 @@
-//! Where a container puts the volumes of its pod. Some complaints stand at the list, not at the mount.
+//! Volume mounts. Some errors are reported at the list, not at the mount.
 
 use std::collections::HashSet;
 

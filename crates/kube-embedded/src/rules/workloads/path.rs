@@ -17,7 +17,7 @@ pub fn no_backsteps(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Relative, and never upwards.
+/// A relative path without `..`.
 pub fn descending(at: &At, errs: &mut FieldErrors) {
     if at.text().starts_with('/') {
         errs.push(FieldError::invalid(&at.path, at.text(), "must be a relative path"));
@@ -25,7 +25,7 @@ pub fn descending(at: &At, errs: &mut FieldErrors) {
     no_backsteps(at, errs);
 }
 
-/// Relative, and not one of the names that the kubelet uses itself.
+/// A relative path without the names that the kubelet reserves.
 pub fn not_reserved(at: &At, errs: &mut FieldErrors) {
     descending(at, errs);
     if at.text().starts_with("..") && !at.text().starts_with("../") {

@@ -33,7 +33,7 @@ pub const RULES: Rules = Rules {
 
 const CHANGE_REFUSED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n";
 
-/// The first of a pod's addresses stands in two places. The old place decides where both are told.
+/// `podIP` is the first of `podIPs`. The older field wins.
 fn default_addresses(pod: &mut Value) {
     let Some(status) = pod.get_mut("status").filter(|status| status.is_object()) else { return };
     let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_owned();
@@ -73,7 +73,7 @@ fn default(pod: &mut Value) {
     }
 }
 
-/// What is limited is also requested.
+/// Limits become requests where none are set.
 fn requests_from_limits(container: &mut Value) {
     let limits = container.get("resources").and_then(|resources| resources.get("limits"));
     let Some(limits) = limits.and_then(Value::as_object).cloned() else { return };
@@ -87,7 +87,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-/// The same for the resources of the pod as a whole, after the sum of what its containers request.
+/// The same for pod-level resources, after the sum of the containers' requests.
 fn pod_level_requests(spec: &mut Value) {
     let limits = spec.get("resources").and_then(|resources| resources.get("limits"));
     let Some(limits) = limits.and_then(Value::as_object).filter(|limits| !limits.is_empty()).cloned() else {
@@ -126,7 +126,7 @@ fn create(pod: &mut Value) {
     app_armor_fields(pod);
 }
 
-/// An `AppArmor` profile that an annotation gives becomes a field, unless the pod has the same already.
+/// Converts an `AppArmor` annotation to the field, unless the pod has the same profile already.
 fn app_armor_fields(pod: &mut Value) {
     let notes = At::root(pod).down("metadata.annotations").json();
     let Some(spec) = down(pod, "spec") else { return };
@@ -156,7 +156,7 @@ fn app_armor_fields(pod: &mut Value) {
     }
 }
 
-/// `matchLabelKeys`: the pod's own values of those labels become a part of the selector.
+/// `matchLabelKeys`: merges the pod's own values of those labels into the selector.
 fn merge_label_keys(pod: &mut Value) {
     let labels = At::root(pod).down("metadata.labels").json();
     let merge = |term: &mut Value| {
@@ -184,7 +184,7 @@ fn merge_label_keys(pod: &mut Value) {
     }
 }
 
-/// `Guaranteed`, `Burstable` or `BestEffort`, from what is asked of cpu and memory.
+/// The `QoS` class `Guaranteed`, `Burstable` or `BestEffort`, from requests and limits of cpu and memory.
 pub fn quality_of_service(spec: &At) -> &'static str {
     let amount = |owner: &At, list: &str, name: &str| {
         let amount = owner.get("resources").get(list).peek(name).and_then(Quantity::of);
@@ -211,7 +211,7 @@ pub fn quality_of_service(spec: &At) -> &'static str {
     }
 }
 
-/// What holds for a pod at any time.
+/// Validation of a pod on create and update.
 pub(super) fn validate_always(pod: &At, errs: &mut FieldErrors) {
     let (metadata, spec) = (pod.get("metadata"), pod.get("spec"));
     template::annotations(&metadata.get("annotations"), &spec, errs);
@@ -256,7 +256,7 @@ fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-/// The few things of a living pod that may change.
+/// The few mutable fields of a pod.
 fn validate_change(new: &At, old: &At, errs: &mut FieldErrors) {
     for list in ["containers", "initContainers"] {
         let (now, then) = (new.get(list), old.get(list));
@@ -310,7 +310,7 @@ fn validate_change(new: &At, old: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A specification as Kubernetes keeps it: what a pod shares with its host stands in the security context.
+/// A spec in Kubernetes' internal form: host namespaces are in the security context.
 fn inside(mut spec: Value) -> Value {
     for name in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
         let shared = spec.get(name).cloned();
@@ -340,7 +340,7 @@ fn only_more_tolerations(new: &At, old: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A gated pod's choice of nodes may only become narrower.
+/// The node selection of a gated pod may only be narrowed.
 fn narrowed(new: &At, old: &At, errs: &mut FieldErrors) {
     let selector = new.get("nodeSelector");
     if old.get("nodeSelector").entries().any(|(key, value)| selector.peek(key) != value.value) {
@@ -372,7 +372,7 @@ fn narrowed(new: &At, old: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// The new spec with everything that may change set back; what still differs may not.
+/// The new spec with all mutable fields reset; a remaining difference is an error.
 fn with_changes_undone(new: &At, old: &At, gated: bool) -> Value {
     let mut spec = new.json();
     let back = |spec: &mut Value, name: &str| match (old.peek(name), spec.as_object_mut()) {

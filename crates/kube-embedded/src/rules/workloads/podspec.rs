@@ -14,7 +14,7 @@ pub fn containers<'a>(spec: &At<'a>) -> impl Iterator<Item = At<'a>> {
     CONTAINER_LISTS.map(|list| spec.get(list)).into_iter().flat_map(|list| list.items())
 }
 
-/// Complaints about a pod's spec. `pod` is the metadata of the Pod, and `None` in a template.
+/// Errors of a pod's spec. `pod` is the metadata of the Pod, and `None` in a template.
 pub fn validate(spec: &At, pod: Option<&At>, errs: &mut FieldErrors) {
     let grace = spec.get("terminationGracePeriodSeconds");
     if !grace.exists() {
@@ -121,7 +121,7 @@ fn resource_claims(list: &At, pod: Option<&At>, errs: &mut FieldErrors) {
     }
 }
 
-/// On the host's network, a port is the host's port.
+/// With host networking, container ports are host ports.
 fn host_network(spec: &At, is_pod: bool, errs: &mut FieldErrors) {
     if !spec.get("hostNetwork").flag() {
         return;
@@ -190,7 +190,7 @@ fn scheduling_gates(list: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// `hostUsers: false`: the pod has users of its own.
+/// `hostUsers: false`: the pod has its own user namespace.
 fn own_users(spec: &At, errs: &mut FieldErrors) {
     let words = "when `hostUsers` is false";
     for (field, shown) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
@@ -258,7 +258,7 @@ fn windows_host_process(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// What only one operating system knows may not be set for the other.
+/// Fields of one operating system may not be set for the other.
 fn operating_system(spec: &At, errs: &mut FieldErrors) {
     let os = spec.get("os");
     if !os.exists() {
@@ -328,7 +328,7 @@ fn not_on_windows(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A variable from a file needs a volume that containers can write.
+/// A variable from a file requires an `emptyDir` volume.
 fn file_references(spec: &At, errs: &mut FieldErrors) {
     let mut volumes = HashMap::new();
     for volume in spec.get("volumes").items() {

@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks: what is done to a container to see how it is.
+//! Probes and lifecycle hooks.
 
 use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
@@ -43,7 +43,7 @@ pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     }
 }
 
-/// Exactly one handler, and a sound one.
+/// Exactly one handler, and a valid one.
 fn handler(at: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     let mut given = HANDLERS.iter().map(|name| (*name, at.get(name))).filter(|(_, handler)| handler.exists());
     let Some((name, first)) = given.next() else {

@@ -1,4 +1,4 @@
-//! Replica sets, and replication controllers before them.
+//! ReplicaSets and ReplicationControllers.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn validate(set: &Value) -> FieldErrors {
     let chosen = spec.get("selector");
     check::not_negative(&spec.get("replicas"), &mut errs);
     check::not_negative(&spec.get("minReadySeconds"), &mut errs);
-    // Kubernetes says "deployment" here as well.
+    // Kubernetes' message has "deployment" here as well.
     if selector::validate(&chosen, "deployment", "invalid label selector", &mut errs) {
         selector::fits(&chosen, &spec.get("template"), &mut errs);
         template::validate_lasting(&spec.get("template"), "ReplicaSet", &mut errs);

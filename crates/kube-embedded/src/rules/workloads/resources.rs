@@ -1,4 +1,4 @@
-//! Which resources may be asked for, limited and counted, and by how much.
+//! Resource names and quantities: which can be requested, limited and counted, and how much.
 
 use std::collections::HashSet;
 
@@ -37,7 +37,7 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether more may be requested than there is.
+/// Whether the resource can be overcommitted, so that limits may exceed requests.
 pub fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
@@ -56,7 +56,7 @@ pub fn is_standard_quota(name: &str) -> bool {
         || name.starts_with("requests.hugepages-")
 }
 
-/// Any resource at all.
+/// Any resource name.
 pub fn name(name: &str, path: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     check::label_name(name, path, errs);
@@ -65,7 +65,7 @@ pub fn name(name: &str, path: &Path, errs: &mut FieldErrors) {
     }
 }
 
-/// A resource that a container can have.
+/// A resource of a container.
 pub fn container_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     name(resource, path, errs);
     if !resource.contains('/') {
@@ -77,7 +77,7 @@ pub fn container_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     }
 }
 
-/// A resource that a pod as a whole can have.
+/// A resource of a pod as a whole.
 fn pod_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     name(resource, path, errs);
@@ -94,7 +94,7 @@ pub fn quota_name(resource: &str, path: &Path, errs: &mut FieldErrors) {
     }
 }
 
-/// An amount of a resource.
+/// A quantity of a resource.
 pub fn amount(name: &str, at: &At, errs: &mut FieldErrors) {
     quantity::not_negative(at, errs);
     let whole = at.value.and_then(Quantity::of).is_none_or(|amount| amount.is_whole());
@@ -158,7 +158,7 @@ fn is_multiple_of_page(name: &str, at: &At) -> bool {
     }
 }
 
-/// Names that one message lists, and their bytes: each claim that is not found has such a message.
+/// Limits of the names listed in one message: each unknown claim has such a message.
 const MOST_NAMES: usize = 100;
 const MOST_NAME_BYTES: usize = 8 * 1024;
 
@@ -201,8 +201,8 @@ fn claim_names(list: &At, known: &[&str], errs: &mut FieldErrors) {
     }
 }
 
-/// What the containers of a pod need of a resource at their busiest time, as an amount and in words:
-/// all that run together, or one that runs before beside the sidecars that are up by then.
+/// The peak requirement of a pod's containers for a resource, as quantity and as string:
+/// the sum of the main containers and sidecars, or an init container with the sidecars started before it.
 pub fn aggregate(spec: &At, list: &str, name: &str) -> Option<(Quantity, String)> {
     let of = |container: &At| container.get("resources").get(list).peek(name).cloned();
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
@@ -223,7 +223,7 @@ pub fn aggregate(spec: &At, list: &str, name: &str) -> Option<(Quantity, String)
     Some((most, words))
 }
 
-/// Resources of the pod as a whole, and that its containers fit in.
+/// Pod-level resources, which must be at least those of the containers.
 pub fn pod(spec: &At, errs: &mut FieldErrors) {
     let resources = spec.get("resources");
     if !resources.exists() {

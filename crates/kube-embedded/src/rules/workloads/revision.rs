@@ -1,4 +1,4 @@
-//! Pod templates and controller revisions: things that are only kept.
+//! Pod templates and controller revisions, which are only stored.
 
 use serde_json::{Value, json};
 

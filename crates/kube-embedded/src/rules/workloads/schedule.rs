@@ -1,10 +1,10 @@
-//! Cron schedules: the five fields, with the complaints of the parser that Kubernetes uses, and the times they mean.
+//! Cron schedules: parser with the error messages of the one in Kubernetes, and the next scheduled time.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-/// A field: what it is called in no message, its least and greatest number, and names for numbers.
+/// A field: its minimum and maximum, and names for numbers.
 struct Bounds {
     min: u64,
     max: u64,
@@ -31,26 +31,26 @@ const DESCRIPTORS: &[(&str, &str)] = &[
     ("@midnight", "0 0 * * *"),
     ("@hourly", "0 * * * *"),
 ];
-/// Set in a field that was written as `*`.
+/// Set in a field that is `*`.
 const STAR: u64 = 1 << 63;
-/// How many years a schedule may have nothing to do before it counts as never.
+/// A schedule without any time for this many years counts as never.
 const NEVER_YEARS: i16 = 5;
 
-/// When something is due.
+/// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Minutes, hours, days of the month, months and days of the week: a bit for each number that fits.
+    /// Minutes, hours, days of the month, months and days of the week: a bit for each matching number.
     Fields([u64; 5], TimeZone),
     Every(SignedDuration),
 }
 
-/// Whether a schedule can be read, or why not.
+/// Whether a schedule is valid; `Err` is the message.
 pub fn check(schedule: &str) -> Result<(), String> {
     Schedule::parse(schedule, TimeZone::UTC).map(drop)
 }
 
 impl Schedule {
-    /// Reads a schedule whose times are those of `zone`, unless it names one itself.
+    /// Parses a schedule in `zone`, unless it names a time zone itself.
     pub fn parse(schedule: &str, mut zone: TimeZone) -> Result<Self, String> {
         if schedule.is_empty() {
             return Err("empty spec string".to_owned());
@@ -81,8 +81,8 @@ impl Schedule {
         Ok(Self::Fields(bits, zone))
     }
 
-    /// The first time after `after`; `None` where there is none for years. An hour that the clocks leave out is left
-    /// out, one that they repeat counts twice.
+    /// The first time after `after`; `None` if there is none for years. An hour skipped by daylight saving time is
+    /// skipped, a repeated one counts twice.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let (bits, zone) = match self {
             Self::Every(pause) => {
@@ -112,25 +112,25 @@ impl Schedule {
             } else {
                 return Some(at);
             };
-            // Where midnight is left out or repeated, time still goes on.
+            // Where midnight is skipped or repeated, the search still advances.
             at = next.max(at.checked_add(seconds(60)).ok()?);
         }
     }
 }
 
-/// Of the day of the month and the day of the week both must fit if one of them is `*`, else either.
+/// Day of the month and day of the week must both match if one of them is `*`; otherwise one of them.
 fn fits_day(bits: &[u64; 5], date: Date) -> bool {
     let month = bits[2] & (1 << date.day()) != 0;
     let week = bits[4] & (1 << date.weekday().to_sunday_zero_offset()) != 0;
     if (bits[2] | bits[4]) & STAR != 0 { month && week } else { month || week }
 }
 
-/// Go knows UTC and Local by exactly these names; all others it looks up, as they are written.
+/// UTC and Local have exactly these names in Go; all others are looked up as written.
 pub fn is_time_zone(name: &str) -> bool {
     !name.is_empty() && time_zone(name).is_some()
 }
 
-/// The zone of a name; none is UTC, and so is ours.
+/// The time zone of a name; an empty name and Local are UTC.
 pub fn time_zone(name: &str) -> Option<TimeZone> {
     match name {
         "" | "UTC" | "Local" => Some(TimeZone::UTC),
@@ -154,7 +154,7 @@ fn descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
     Ok(Schedule::Every(SignedDuration::from_secs(pause.as_secs().max(1))))
 }
 
-/// `1h30m`, as Go reads it.
+/// Parses `1h30m` as Go does.
 fn duration(text: &str) -> Option<SignedDuration> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
@@ -232,7 +232,7 @@ fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
     Ok(bits)
 }
 
-/// A number, or a name for one; the first name stands for `first`.
+/// A number, or a name for one; the first name means `first`.
 fn number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
         return Ok(first + at as u64);
@@ -293,7 +293,7 @@ mod tests {
             ("@hourly", "Asia/Kolkata", "2026-01-02T03:04:05Z", "2026-01-02T03:30:00Z"),
             ("@every 90m", "UTC", "2026-01-02T03:04:05.5Z", "2026-01-02T04:34:05Z"),
             ("@every 1ms", "UTC", "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"),
-            // Berlin leaves out 02:00 to 03:00 in March and repeats it in October.
+            // Berlin skips 02:00 to 03:00 in March and repeats it in October.
             ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z"),
             ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z"),
             ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),

@@ -1,4 +1,4 @@
-//! Where a pod may run: affinity, tolerations, topology spread, and the names of nodes' labels.
+//! Scheduling constraints: affinity, tolerations, topology spread, and deprecated node labels.
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,7 +37,7 @@ fn weight(term: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// `nodeSelectorTerms`, as node affinity and volumes have them.
+/// `nodeSelectorTerms` of node affinity and volumes.
 pub fn node_selector(selector: &At, errs: &mut FieldErrors) {
     let terms = selector.get("nodeSelectorTerms");
     if terms.is_empty() {
@@ -113,11 +113,11 @@ fn label_keys(term: &At, errs: &mut FieldErrors) {
         }
     }
     let mut selected: HashSet<_> = selector.get("matchLabels").entries().map(|(key, _)| key).collect();
-    // The last place of each key.
+    // The last position of each key.
     let places: HashMap<_, _> = matching.items().enumerate().map(|(i, key)| (key.text(), i)).collect();
     for expression in selector.get("matchExpressions").items() {
         let key = expression.get("key").text();
-        // The key may stand twice: as the user's own demand, and as the one merged in from the key list.
+        // The key may occur twice: from the user, and merged from the key list.
         if let Some(&i) = places.get(key)
             && selected.contains(&key)
         {
@@ -164,7 +164,7 @@ pub fn tolerations(list: &At, errs: &mut FieldErrors) {
                     errs.push(FieldError::invalid(&operator.path, value.text(), words));
                 }
             }
-            // A gate that is closed; the complaint names them all the same.
+            // A disabled feature gate; the message lists these operators nevertheless.
             "Lt" | "Gt" => {
                 let named = ["Equal", "Exists", "Lt", "Gt"];
                 errs.push(FieldError::unsupported(&operator.path, operator.text(), &named));
@@ -181,7 +181,7 @@ pub fn topology_spread<'a>(list: &At<'a>, errs: &mut FieldErrors) {
     let pair = |constraint: &At<'a>| {
         (constraint.get("topologyKey").text(), constraint.get("whenUnsatisfiable").text())
     };
-    // The last place of each pair: an earlier one is repeated later.
+    // The last position of each pair: earlier ones are reported as duplicates.
     let final_places: HashMap<_, _> =
         list.items().enumerate().map(|(i, constraint)| (pair(&constraint), i)).collect();
     for (i, constraint) in list.items().enumerate() {
@@ -216,7 +216,7 @@ pub fn topology_spread<'a>(list: &At<'a>, errs: &mut FieldErrors) {
     }
 }
 
-/// Why a label of nodes should not be used any more.
+/// The deprecation message of a node label.
 pub fn deprecated_node_label(key: &str) -> Option<&'static str> {
     Some(match key {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -239,7 +239,7 @@ pub fn deprecated_node_label(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Warnings about where a pod may run.
+/// Warnings about scheduling constraints.
 pub fn warnings(spec: &At) -> Vec<String> {
     let mut warnings = Vec::new();
     for (key, at) in spec.get("nodeSelector").entries() {

@@ -24,7 +24,7 @@ const SYSCTLS_OF_IPC: &[&str] = &[
 ];
 const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
-/// The security context of a pod; a few of its fields stand in the spec itself.
+/// The security context of a pod; a few of its fields are in the spec itself.
 pub fn pod(spec: &At, errs: &mut FieldErrors) {
     let context = spec.get("securityContext");
     for name in ["fsGroup", "runAsUser", "runAsGroup"] {

@@ -1,4 +1,4 @@
-//! The selector by which a controller finds its pods.
+//! The selector of a controller for its pods.
 
 use serde_json::Value;
 
@@ -7,14 +7,14 @@ use crate::rules::check::{self, At};
 
 use super::template;
 
-/// `errs`, and that the selector may not change.
+/// Adds the error of a changed selector to `errs`.
 pub fn unchanged(mut errs: FieldErrors, new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     check::immutable(&new.down("spec.selector"), &old.down("spec.selector"), &mut errs);
     errs
 }
 
-/// Required, sound and not empty; `kind` is the word of the complaint. Says whether it can be used.
+/// Required, valid and not empty; `kind` is used in the message. Returns whether it can be used.
 pub fn validate(selector: &At, kind: &str, unusable: &str, errs: &mut FieldErrors) -> bool {
     if !selector.exists() {
         errs.push(FieldError::required(&selector.path, ""));
@@ -32,15 +32,15 @@ pub fn validate(selector: &At, kind: &str, unusable: &str, errs: &mut FieldError
     usable
 }
 
-/// Whether Go can make a matcher of it: every key, operator and value is sound.
+/// Whether Go can parse it: every key, operator and value is valid.
 pub fn usable(selector: &At) -> bool {
     let mut errs = FieldErrors::new();
     check::label_selector(selector, &mut errs);
     errs.is_empty()
 }
 
-/// The template carries the labels that the selector asks for. An empty selector asks for none, and one
-/// that is not there picks nothing.
+/// Checks that the selector matches the template's labels. An empty selector matches everything, and an absent
+/// one matches nothing.
 pub fn fits(selector: &At, pods: &At, errs: &mut FieldErrors) {
     let picks = || check::selector_picks(selector, &pods.down("metadata.labels"));
     if !selector.exists() || !check::selector_is_empty(selector) && !picks() {

@@ -1,4 +1,4 @@
-//! Stateful sets.
+//! StatefulSets.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ pub const RULES: Rules = Rules {
     ..PLAIN
 };
 
-/// What of the spec may change.
+/// Mutable fields of the spec.
 const CHANGEABLE: &[&str] = &[
     "replicas",
     "template",
@@ -115,7 +115,7 @@ fn validate(set: &Value, new: bool) -> FieldErrors {
     errs
 }
 
-/// Kubernetes looks at labels and annotations a second time here, and tells of them twice.
+/// Kubernetes validates labels and annotations a second time here, and reports errors twice.
 fn labels_again(pods: &At, errs: &mut FieldErrors) {
     let metadata = pods.get("metadata");
     check::labels(&metadata.get("labels").named(pods.path.field("labels")), errs);
@@ -124,7 +124,7 @@ fn labels_again(pods: &At, errs: &mut FieldErrors) {
     template::annotations(&notes, &pods.get("spec"), errs);
 }
 
-/// The template with the volumes of the claims in front, and without the names that the set gives itself.
+/// The template with the volumes of the claims in front, and without the names that the set assigns.
 fn pods_as_made(spec: &At) -> Value {
     let mut pods = spec.get("template").json();
     let claims: Vec<_> =
@@ -154,7 +154,7 @@ fn pods_as_made(spec: &At) -> Value {
     pods
 }
 
-/// How many may be down at once stands behind a gate that is closed.
+/// `maxUnavailable` belongs to a disabled feature gate.
 fn drop_gated(set: &mut Value) {
     let rolling = set.pointer_mut("/spec/updateStrategy/rollingUpdate").and_then(Value::as_object_mut);
     rolling.map(|fields| fields.remove("maxUnavailable"));
@@ -211,7 +211,7 @@ fn warnings_of(new: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = warnings::of_maker(new, old, "spec.template", false);
     let spec = At::root(new).get("spec");
     for template in spec.get("volumeClaimTemplates").items() {
-        // The path of the complaint leaves the spec out when the set is new, and capitalises it later.
+        // The path of the warning lacks the spec for a new set, and capitalises it in an update.
         let path = if old.is_none() { template.path.clone() } else { template.path.field("Spec") };
         warnings.extend(claim::warnings(&template.get("spec").named(path)));
     }

@@ -1,4 +1,4 @@
-//! Changes of status: counters that are no nonsense, and pods that do not rise from the dead.
+//! Status updates: valid counters, and terminated containers that stay terminated.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::rules::check::{self, At};
 
 use super::template;
 
-/// Counters that are not negative, some of which are not above `status.replicas`.
+/// Counters are not negative, and some are not above `status.replicas`.
 pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut FieldErrors) {
     for name in all {
         check::not_negative(&status.get(name), errs);
@@ -20,7 +20,7 @@ pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut F
     }
 }
 
-/// No more replicas are available than are ready.
+/// Available replicas do not exceed ready ones.
 pub fn available_are_ready(status: &At, words: &str, errs: &mut FieldErrors) {
     let available = status.get("availableReplicas");
     if available.int() > status.get("readyReplicas").int() {
@@ -96,7 +96,7 @@ pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
 fn conditions(list: &At, errs: &mut FieldErrors) {
     let own = ["PodScheduled", "Ready", "Initialized", "ContainersReady"];
     for condition in list.items() {
-        // The path is spelt like this in this one complaint.
+        // The path has a capital letter in this message only.
         let kind = condition.get("type").named(condition.path.field("Type"));
         if !own.contains(&kind.text()) {
             check::text(&kind, check::qualified_name, errs);
@@ -118,7 +118,7 @@ fn by_name<'a>(list: &At<'a>) -> HashMap<&'a str, At<'a>> {
     found
 }
 
-/// A container that has ended runs again only if its restart policy says so.
+/// A terminated container restarts only if its restart policy allows it.
 fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut FieldErrors) {
     let (now_by_name, container_by_name) = (by_name(new), by_name(&spec.get(containers)));
     for (i, before) in old.items().enumerate() {

@@ -1,7 +1,7 @@
-//! The parts of a Pod that change through doors of their own: `/ephemeralcontainers` and `/resize`.
+//! Pod subresources `/ephemeralcontainers` and `/resize`.
 //!
-//! Each door has two functions: one that keeps of a new pod only what may come through, and one that says
-//! what is wrong with that.
+//! Each has two functions: one resets all other fields of the new pod, and one validates the
+//! change.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::{pod, template};
 
 const ONLY_COMPUTE: &str = "only cpu and memory resources are mutable";
 
-/// Of the new pod, only its ephemeral containers.
+/// Keeps only the ephemeral containers of the new pod.
 pub fn keep_ephemeral(new: &mut Value, old: &Value) {
     let containers =
         new.get_mut("spec").and_then(|spec| spec.get_mut("ephemeralContainers")).map(Value::take);
@@ -28,8 +28,8 @@ pub fn keep_ephemeral(new: &mut Value, old: &Value) {
     }
 }
 
-/// Of the new pod, only the resources of its containers and its own. A pod with other containers is left
-/// as it is, to be refused.
+/// Keeps only the resources of the new pod and of its containers. A pod with other containers is left
+/// unchanged, to be rejected.
 pub fn keep_resize(new: &mut Value, old: &Value) {
     let wanted = new.clone();
     let (now, then) = (At::root(&wanted).get("spec"), At::root(old).get("spec"));
@@ -51,7 +51,7 @@ pub fn keep_resize(new: &mut Value, old: &Value) {
     }
 }
 
-/// Everything of the old pod but what tells versions apart.
+/// The old pod with the new resourceVersion and managed fields.
 fn keep_old(new: &mut Value, old: &Value) {
     let own = At::root(new).get("metadata").json();
     let mut kept = old.clone();
@@ -63,7 +63,7 @@ fn keep_old(new: &mut Value, old: &Value) {
     *new = kept;
 }
 
-/// Makes a member of `to` what it is in `from`, also if it is not there.
+/// Copies a field, or removes it if it is absent in `from`.
 fn copy(to: &mut Value, from: &At, name: &str) {
     match (from.peek(name), to.as_object_mut()) {
         (Some(value), Some(map)) => drop(map.insert(name.to_owned(), value.clone())),
@@ -77,7 +77,7 @@ fn refuse_static(old: &At, words: &str) -> Option<FieldErrors> {
     mirror.then(|| FieldError::forbidden(&Path::root(), words).into())
 }
 
-/// Ephemeral containers are only ever added.
+/// Ephemeral containers can only be added.
 pub fn validate_ephemeral(new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     if let Some(refused) = refuse_static(&old, "static pods do not support ephemeral containers") {
@@ -106,7 +106,7 @@ pub fn validate_ephemeral(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-/// Only cpu and memory change, nothing is taken away, and the class of the pod stays.
+/// Only cpu and memory may change, nothing may be removed, and the `QoS` class must stay.
 pub fn validate_resize(new: &Value, old: &Value) -> FieldErrors {
     let (new, old) = (At::root(new), At::root(old));
     if let Some(refused) = refuse_static(&old, "static pods cannot be resized") {
@@ -194,7 +194,7 @@ fn nothing_removed(now: &At, before: &At, what: &str, errs: &mut FieldErrors) {
     }
 }
 
-/// The new container with the cpu and the memory that it had.
+/// The new container with its previous cpu and memory.
 fn with_compute_undone(now: &At, before: &At) -> Value {
     let mut container = now.json();
     let had = before.get("resources");

@@ -1,4 +1,4 @@
-//! Pod templates, and the annotations that mean something to pods.
+//! Pod templates, and pod annotations with a meaning.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Complaints about a template; those about its labels stand at `labels`, not at `metadata.labels`.
+/// Errors of a template; errors of its labels are reported at `labels`, not at `metadata.labels`.
 pub fn validate(template: &At, errs: &mut FieldErrors) {
     let metadata = template.get("metadata");
     let spec = template.get("spec");
@@ -30,7 +30,7 @@ pub fn validate(template: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// A template of a kind whose pods run for ever.
+/// A template of a kind whose pods run permanently.
 pub fn validate_lasting(template: &At, kind: &str, errs: &mut FieldErrors) {
     validate(template, errs);
     lasts(template, kind, errs);
@@ -46,8 +46,8 @@ pub fn lasts(template: &At, kind: &str, errs: &mut FieldErrors) {
     }
 }
 
-/// `Invalid value: {"labels":...,"Spec":...}: field is immutable`: Go shows the metadata of a template without
-/// a name of its own, before the rest.
+/// `Invalid value: {"labels":...,"Spec":...}: field is immutable`: Go embeds the metadata of a template
+/// before the rest.
 pub fn immutable(pods: &At) -> FieldError {
     let named = |name: &str| Some(format!("\"{name}\":{}", pods.get("metadata").peek(name)?));
     let metadata = ["labels", "annotations"].into_iter().filter_map(named);
@@ -56,7 +56,7 @@ pub fn immutable(pods: &At) -> FieldError {
     FieldError { path: pods.path.clone(), complaint: Complaint::Invalid, value: None, detail }
 }
 
-/// The complaint when a selector misses the labels of its own template.
+/// The error of a selector that does not match the labels of its template.
 pub fn selector_misses(template: &At, errs: &mut FieldErrors) {
     let labels = template.down("metadata.labels");
     errs.push(FieldError::invalid(
@@ -66,7 +66,7 @@ pub fn selector_misses(template: &At, errs: &mut FieldErrors) {
     ));
 }
 
-/// The annotations of a pod or a template that carry meaning.
+/// Validates the annotations of a pod or a template that have a meaning.
 pub fn annotations(notes: &At, spec: &At, errs: &mut FieldErrors) {
     if notes.has(MIRROR) && spec.get("nodeName").is_empty() {
         let at = notes.key(MIRROR);
@@ -113,7 +113,7 @@ fn seccomp(at: &At, errs: &mut FieldErrors) {
     path::descending(&At { value: Some(&local), path: at.path.clone() }, errs);
 }
 
-/// Where a profile is given by annotation and by field, both say the same.
+/// A profile set by annotation and by field must be the same.
 pub fn profiles_agree(notes: &At, spec: &At, errs: &mut FieldErrors) {
     let of_pod = spec.down("securityContext.seccompProfile");
     if of_pod.exists() && notes.has(SECCOMP_POD) {
@@ -155,7 +155,7 @@ fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut FieldErro
     }
 }
 
-/// Annotations that a pod has from birth to death.
+/// Annotations that are immutable in a pod.
 pub fn annotations_stay(new: &At, old: &At, errs: &mut FieldErrors) {
     let kept = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
     let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };

@@ -1,4 +1,4 @@
-//! Volumes of a pod. Of several sources in one volume only the first is looked into.
+//! Volumes of a pod. Only the first of several sources in one volume is validated.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::{claim, env, path, projected, volume_old};
 pub const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
-/// Complaints about the volumes; gives back those without fault, by name. `pod` is the pod's name, and
+/// Reports errors of the volumes; returns the valid ones by name. `pod` is the pod's name, and
 /// `None` in a template.
 pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut FieldErrors) -> HashMap<&'a str, At<'a>> {
     let pod_name = pod.filter(|name| !name.is_empty());
@@ -50,7 +50,7 @@ fn source(volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
     };
     look_into(first, &volume.get(first), volume, pod, errs);
     for other in given {
-        // Two names are spelt in this complaint as nowhere else.
+        // Two names have a different spelling in this message.
         let name = match *other {
             "cephfs" => "cephFS",
             "downwardAPI" => "downwarAPI",
@@ -133,7 +133,7 @@ pub fn key_to_path(item: &At, errs: &mut FieldErrors) {
     path::mode(&item.get("mode"), errs);
 }
 
-/// One file that shows a field of the pod. Complaints stand at the volume.
+/// One file with a field of the pod. Errors are reported at the volume.
 pub fn downward_file(file: &At, errs: &mut FieldErrors) {
     check::required(&file.get("path"), errs);
     path::not_reserved(&file.get("path"), errs);

@@ -1,9 +1,9 @@
-//! Volumes of storage systems that Kubernetes itself once knew. Few use them; they are still checked.
+//! Volumes of former in-tree storage plugins. Few use them; they are still validated.
 
 use crate::field::{FieldError, FieldErrors};
 use crate::rules::check::{self, At};
 
-/// Sources, and the fields that they cannot do without.
+/// Sources with their required fields.
 const NEEDED: &[(&str, &[&str])] = &[
     ("awsElasticBlockStore", &["volumeID"]),
     ("azureDisk", &["diskName", "diskURI"]),
@@ -23,7 +23,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("vsphereVolume", &["volumePath"]),
 ];
 
-/// Complaints about one source, of whatever kind.
+/// Errors of one source of any kind.
 pub fn look_into(kind: &str, at: &At, errs: &mut FieldErrors) {
     for needed in NEEDED.iter().filter(|(name, _)| *name == kind).flat_map(|(_, needed)| *needed) {
         check::required(&at.get(needed), errs);

@@ -1,4 +1,4 @@
-//! What Kubernetes says about a pod or a template that it accepts all the same.
+//! Warnings about a pod or a template that is accepted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +21,7 @@ const USELESS_ANNOTATIONS: &[(&str, &str)] = &[
         "non-functional in v1.11+; use the \"sysctls\" field instead",
     ),
 ];
-/// Volumes that are on their way out, the name their warning uses, and why.
+/// Deprecated volumes, the name in their warning, and the reason.
 const OLD_VOLUMES: &[(&str, &str, &str)] = &[
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -35,7 +35,7 @@ const OLD_VOLUMES: &[(&str, &str, &str)] = &[
 ];
 const SECCOMP_WORDS: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
-/// The warning about a name that will be a part of host names.
+/// The warning about a name that becomes part of host names.
 pub fn name_for_hosts(object: &At, used_in: &str) -> Option<String> {
     let wrong = check::dns_label(object.down("metadata.name").text());
     (!wrong.is_empty()).then(|| {
@@ -46,7 +46,7 @@ pub fn name_for_hosts(object: &At, used_in: &str) -> Option<String> {
     })
 }
 
-/// Warnings of a kind that makes pods from `template`: on create, and on an update that changed something.
+/// Warnings of a kind that creates pods from `template`: on create, and on an update with changes.
 pub fn of_maker(new: &Value, old: Option<&Value>, template: &str, about_name: bool) -> Vec<String> {
     let object = At::root(new);
     if old.is_some_and(|old| !changes(new, old)) {
@@ -63,7 +63,7 @@ pub fn of_maker(new: &Value, old: Option<&Value>, template: &str, about_name: bo
     warnings
 }
 
-/// Whether an update would move the generation.
+/// Whether an update increments the generation.
 pub fn changes(new: &Value, old: &Value) -> bool {
     let annotations = |object: &Value| object.get("metadata").and_then(|m| m.get("annotations")).cloned();
     let is_deployment = new.get("kind").is_some_and(|kind| kind == "Deployment");
@@ -121,13 +121,13 @@ fn volumes(list: &At, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warnings about pairs, of which there can be many more than a client is sent.
+/// Limits of the warnings about pairs, of which there can be more than a response should hold.
 const MOST_PAIRS: usize = 1_000;
 const MOST_PAIR_BYTES: usize = 256 * 1024;
-/// Folders of one path that are compared.
+/// Maximum number of parent directories of one path that are compared.
 const MOST_FOLDERS: usize = 100;
 
-/// One file of a volume: its path, and where it comes from.
+/// One file of a volume: its path, and its source.
 type File = (String, String);
 
 fn overlaps(volume: &At, warnings: &mut Vec<String>) {
@@ -166,7 +166,7 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
     });
 }
 
-/// Tells of every file that stands where, or below where, an earlier one stands, up to [`MOST_PAIRS`] times and
+/// Reports every file at or below the path of an earlier one, up to [`MOST_PAIRS`] messages and
 /// [`MOST_PAIR_BYTES`].
 fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
     let show = |(path, source): &File| {
@@ -175,8 +175,8 @@ fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
     for (path, _) in &mut files {
         path.truncate(path.trim_end_matches('/').len());
     }
-    // The places of earlier files by each folder that they are in, and by their own path. The keys are borrowed: the
-    // folders of a long path are many times its length.
+    // Positions of earlier files by each of their parent directories, and by their own path. The keys are borrowed: the
+    // parents of a long path are many times its length.
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
     let (mut told, mut bytes) = (0, 0_usize);
     for (this, file) in files.iter().enumerate().filter(|(_, file)| !file.0.is_empty()) {
@@ -222,7 +222,7 @@ fn duplicates(spec: &At, warnings: &mut Vec<String>) {
     }
 }
 
-/// Security profiles that are given by annotation only.
+/// Security profiles that are set by annotation only.
 fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
     let spec = pod.get("spec");
     let key = "seccomp.security.alpha.kubernetes.io/pod";
@@ -237,7 +237,7 @@ fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
         }
         let note = notes.key(&format!("{}{name}", template::APP_ARMOR));
         let own = container.down("securityContext.appArmorProfile");
-        // In a Pod the annotation has become a field by now; a template keeps it as it is.
+        // In a Pod the annotation has become a field by now; a template keeps it.
         let is_pod = pod.path.as_str().is_empty();
         let only_noted = if is_pod { own.exists() } else { !own.exists() };
         if note.exists() && only_noted && !spec.down("securityContext.appArmorProfile").exists() {
@@ -247,7 +247,7 @@ fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
     }
 }
 
-/// A variable given twice, unless the second builds on the first.
+/// A variable defined twice, unless the second refers to the first.
 fn hidden_variables(list: &At, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for variable in list.items() {

@@ -1,4 +1,4 @@
-//! Questions to the generated tables: facts of Kubernetes 1.36 that other modules lean on.
+//! Tests of the generated tables: facts of Kubernetes 1.36 that other modules rely on.
 
 use super::*;
 use crate::schema::types::{Field, ListMerge, Shape, Struct};
@@ -102,7 +102,7 @@ fn go_says_what_is_a_pointer_what_is_left_out_and_which_number_it_has() {
         (core("Volume"), "configMap", true, true, vec![2, 19]),
         (core("Probe"), "exec", true, true, vec![1, 1]),
         (core("Pod"), "kind", false, true, vec![]),
-        (core("Pod"), "metadata", false, false, vec![1]), // Go's omitempty says nothing about a struct
+        (core("Pod"), "metadata", false, false, vec![1]), // Go's omitempty does not apply to structs
         (core("Pod"), "status", false, false, vec![3]),
         (core("ContainerStatus"), "imageID", false, false, vec![7]),
         (core("ContainerPort"), "hostPort", false, true, vec![2]),

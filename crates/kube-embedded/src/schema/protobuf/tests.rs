@@ -1,4 +1,4 @@
-//! Bodies that Go wrote, and bodies that nobody would write.
+//! Tests with bodies that Go wrote, and with malformed ones.
 
 use proptest::{
     arbitrary::any,
@@ -7,7 +7,7 @@ use proptest::{
 
 use super::*;
 
-/// Bodies that Go's own encoder wrote, each with the JSON that Go writes for the same object.
+/// Bodies written by Go's encoder, each with Go's JSON of the same object.
 const SAMPLES: &str = include_str!("../../../data/protobuf.txt");
 
 fn samples() -> Vec<(Vec<u8>, Value)> {
@@ -19,7 +19,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
-/// Go writes null for lists and maps that are not there; protobuf cannot say it.
+/// Go writes null for absent lists and maps, which protobuf cannot express.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,4 +1,4 @@
-//! The addresses of pods: each node gives its own out of the range that it has.
+//! Pod addresses: each node assigns them from its pod CIDR.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -9,41 +9,41 @@ use crate::store::Key;
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     nodes: HashMap<String, Given>,
-    /// Where each pod's address is from.
+    /// The node and the address of each pod.
     pods: HashMap<Key, (String, u32)>,
 }
 
 #[derive(Debug, Default)]
 struct Given {
     taken: BTreeMap<u32, Key>,
-    /// The last one that was given: the next is looked for after it, so that none is given again soon.
+    /// The last assigned address. The search for a free one begins after it, so that a released address is not reused at once.
     last: u32,
 }
 
-/// First and last address of a range that pods can have.
+/// Returns the first and last address of a CIDR that pods can have.
 fn bounds(range: &str) -> Option<(u32, u32)> {
     let (base, bits) = range.split_once('/')?;
     let base = u32::from(base.parse::<Ipv4Addr>().ok()?);
     let bits = bits.parse::<u32>().ok().filter(|bits| (1..=30).contains(bits))?;
     let size = 1_u32 << (32 - bits);
     let base = base & !(size - 1);
-    // The node itself is the first.
+    // The first address is the node's own.
     Some((base + 2, base + size - 2))
 }
 
 impl Addresses {
-    /// A pod as it is stored.
+    /// Records the address of a stored pod.
     pub fn see(&mut self, key: &Key, pod: &Pod) {
         let address = pod.status.pod_ip.parse::<Ipv4Addr>().ok().filter(|_| !pod.spec.host_network);
         match address {
             Some(address) if !pod.is_finished() => self.take(key, &pod.spec.node_name, u32::from(address)),
-            // One that has been promised an address and is not yet known to have it keeps it.
+            // A pod whose address was assigned but is not in the stored status yet keeps it.
             None if pod.is_active() => {}
             _ => self.release(key),
         }
     }
 
-    /// Releases those of all other pods.
+    /// Releases the addresses of pods that no longer exist.
     pub fn keep(&mut self, exists: impl Fn(&Key) -> bool) {
         let gone: Vec<Key> = self.pods.keys().filter(|key| !exists(key)).cloned().collect();
         for key in &gone {
@@ -70,7 +70,7 @@ impl Addresses {
         self.pods.insert(key.clone(), (node.to_owned(), address));
     }
 
-    /// An address for a pod, the same if it has been given one; `None` when the range is used up.
+    /// Returns an address for a pod, the same one if the pod has one already; `None` when the range is exhausted.
     pub fn give(&mut self, key: &Key, node: &str, range: &str) -> Option<Ipv4Addr> {
         if let Some((at, address)) = self.pods.get(key)
             && at == node

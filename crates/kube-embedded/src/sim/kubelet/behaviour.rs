@@ -1,7 +1,7 @@
-//! What a pod asks its simulated kubelet to do to it, for demos and tests: failures on demand. Pure.
+//! Failures on demand for demos and tests: an annotation on a pod selects how the simulated kubelet runs it. Pure: no I/O, no clock.
 //!
-//! `sim.longshore.dev/behaviour` on a pod or in a template is a list of words, for all of its containers but the initial ones;
-//! `sim.longshore.dev/behaviour.<container>` takes its place for one container.
+//! The annotation `sim.longshore.dev/behaviour` on a pod or pod template is a comma-separated list of directives for all its
+//! containers except init containers. `sim.longshore.dev/behaviour.<container>` replaces that list for one container.
 
 use jiff::SignedDuration;
 
@@ -9,12 +9,12 @@ use crate::control::view::Pod;
 
 const ANNOTATION: &str = "sim.longshore.dev/behaviour";
 
-/// One word of the list.
+/// One directive of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     SlowReady(SignedDuration),
     NeverReady,
-    /// It ends with this code as soon as it has begun, each time.
+    /// The container exits with this code right after each start.
     CrashLoop(i64),
     ImagePullFail,
     ConfigError,
@@ -24,7 +24,7 @@ pub(super) enum Word {
     StuckTerminating,
 }
 
-/// The words that can be read, and those that cannot.
+/// Parses a list into directives; the second part holds the entries that are not valid.
 pub(super) fn read(list: &str) -> (Vec<Word>, Vec<&str>) {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ fn read_word(word: &str) -> Option<Word> {
     })
 }
 
-/// `20s`, `1m30s`, `500ms`.
+/// Parses a duration such as `20s`, `1m30s` or `500ms`.
 fn duration(text: &str) -> Option<SignedDuration> {
     text.parse().ok().filter(|time: &SignedDuration| !time.is_negative())
 }
@@ -69,7 +69,7 @@ fn of_pod(pod: &Pod) -> Vec<Word> {
     pod.metadata.annotations.get(ANNOTATION).map(|list| read(list).0).unwrap_or_default()
 }
 
-/// What is asked of one container; the list of the whole pod does not reach initial ones.
+/// Returns the directives for one container. The pod's list does not apply to init containers.
 pub(super) fn of_container(pod: &Pod, container: &str, is_init: bool) -> Vec<Word> {
     match pod.metadata.annotations.get(&format!("{ANNOTATION}.{container}")) {
         Some(list) => read(list).0,
@@ -78,12 +78,12 @@ pub(super) fn of_container(pod: &Pod, container: &str, is_init: bool) -> Vec<Wor
     }
 }
 
-/// Anything is asked.
+/// Whether the pod has a behaviour annotation.
 pub(super) fn is_asked(pod: &Pod) -> bool {
     pod.metadata.annotations.keys().any(|key| key.starts_with(ANNOTATION))
 }
 
-/// Words that say nothing.
+/// Returns the entries that are not valid directives.
 pub(super) fn unknown(pod: &Pod) -> Vec<&str> {
     let lists = pod.metadata.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION));
     lists.flat_map(|(_, list)| read(list).1).collect()

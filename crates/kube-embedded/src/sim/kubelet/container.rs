@@ -1,7 +1,7 @@
-//! The life of one container, from what its status says now to what it says next. Pure.
+//! The lifecycle of one container: computes its next status from its current one. Pure: no I/O, no clock.
 //!
-//! All that is known of a container is in its status: when it began, how it ended, how often it was restarted. So a
-//! kubelet that starts anew goes on where another one stopped.
+//! The whole state of a container is in its status: start time, exit, restart count. So a restarted kubelet continues where
+//! the previous one stopped.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
 
-/// A container that fails again waits this long, and each time twice as long, up to the longest.
+/// The first delay of the crash loop back-off; each further restart doubles it, up to [`LONGEST_BACK_OFF`].
 const FIRST_BACK_OFF: i64 = 10;
 const LONGEST_BACK_OFF: i64 = 300;
-/// One that ran for so long is not taken to fail again and again.
+/// A container that ran for this long is restarted at once, without back-off.
 const RAN_WELL: SignedDuration = SignedDuration::from_mins(10);
-/// For so long a kubelet says that an image cannot be pulled; then, that it waits before it tries again.
+/// The kubelet reports `ErrImagePull` for this long, then `ImagePullBackOff`.
 const PULLS_FOR: SignedDuration = SignedDuration::from_secs(10);
 
-/// What is to happen to a container.
+/// How a container runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     pub start: Start,
-    /// When it is ready after its start; `None` is never.
+    /// Time from the start until it is ready; `None` is never.
     pub ready_after: Option<SignedDuration>,
     pub end: Option<End>,
 }
@@ -30,10 +30,10 @@ pub(super) struct Script {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     Fine,
-    /// Not yet, for a reason that has nothing to do with it.
+    /// Blocked by something outside the container.
     NotYet,
     NoImage,
-    /// A setting of it cannot be found.
+    /// A ConfigMap, Secret or key that its environment needs is missing.
     NoConfig(String),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct End {
 impl Script {
     pub const RUNS: Self = Self { start: Start::Fine, ready_after: Some(SignedDuration::ZERO), end: None };
 
-    /// It does its work at once.
+    /// Exits with code 0 right after the start.
     pub fn completes() -> Self {
         Self { end: Some(End { after: SignedDuration::ZERO, code: 0, reason: "Completed" }), ..Self::RUNS }
     }
@@ -60,25 +60,25 @@ pub(super) enum Restarts {
     Never,
 }
 
-/// A container, and what is true around it.
+/// A container with the pod's context.
 pub(super) struct Container<'a> {
     pub name: &'a str,
     pub image: &'a str,
     pub script: &'a Script,
     pub restarts: Restarts,
-    /// The others begin when it has ended.
+    /// An init container: the main containers start when it has terminated.
     pub is_initial: bool,
-    /// `<pod>_<namespace>(<uid>)`, as kubelets write it.
+    /// `<pod>_<namespace>(<uid>)`, the format of kubelet messages.
     pub pod: &'a str,
-    /// Makes the ids of containers.
+    /// The pod's uid, from which container ids are made.
     pub uid: &'a str,
-    /// What it waits for while it may not start.
+    /// The waiting reason while it may not start.
     pub waits_for: &'static str,
-    /// When the pod began.
+    /// The start time of the pod.
     pub pod_start: Timestamp,
 }
 
-/// What a kubelet tells of it: whether that is a warning, the reason, the message.
+/// An Event to record: whether it is a warning, the reason, the message.
 pub(super) type Word = (bool, &'static str, String);
 
 pub(super) struct Outcome {
@@ -87,7 +87,7 @@ pub(super) struct Outcome {
     pub told: Vec<Word>,
 }
 
-/// How a container stands.
+/// The state of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Waiting(String, String),
@@ -108,13 +108,13 @@ pub(super) fn is_running(status: &Value) -> bool {
     !status["state"]["running"].is_null()
 }
 
-/// It has ended, and will not be restarted any more.
+/// Returns the exit code of a container that has terminated for good.
 pub(super) fn exit_code(status: &Value) -> Option<i64> {
     status["state"]["terminated"]["exitCode"].as_i64()
 }
 
 impl Container<'_> {
-    /// What follows at `now` from how it stood; `old` is null for one that has not been.
+    /// Returns the next status at `now`; `old` is the stored one, null for a new container.
     pub fn step(&self, old: &Value, now: Timestamp) -> Outcome {
         let mut told = Vec::new();
         let mut next = None;
@@ -151,7 +151,7 @@ impl Container<'_> {
                 State::Running(since) => {
                     let Some(end) = &self.script.end else { break };
                     let due = later(since, end.after);
-                    // Everybody sees that it runs before it ends.
+                    // The running state is always written before the terminated one.
                     if begun_now || now < due {
                         next = Some(due.max(now));
                         break;
@@ -197,7 +197,7 @@ impl Container<'_> {
         Outcome { status: self.status(&state, last.as_ref(), count, is_ready), next, told }
     }
 
-    /// Why it does not start, if it does not.
+    /// Returns the waiting reason and message, if the container cannot start.
     fn wait(&self, now: Timestamp, next: &mut Option<Timestamp>) -> Option<(String, String)> {
         match &self.script.start {
             Start::Fine => None,
@@ -279,7 +279,7 @@ impl Container<'_> {
 
     fn status(&self, state: &State, last: Option<&Ended>, count: i64, is_ready: bool) -> Value {
         let has_begun = !matches!(state, State::Waiting(..)) || last.is_some();
-        // One that did its work before the others begin is done well when it is done.
+        // An init container that succeeded is ready, as a kubelet reports it.
         let is_done = matches!(state, State::Ended(ended) if ended.code == 0) && self.is_initial;
         let mut status = json!({
             "name": self.name, "image": self.image, "imageID": "", "restartCount": count,
@@ -341,18 +341,18 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 
-/// Times come from a status that others may write: the sum is at most the last time that can be written.
+/// Times come from a status that any client may write: the sum saturates at the last valid time.
 fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// How long a container waits that has been restarted so often.
+/// The back-off before the next start of a container with this restart count.
 fn back_off(restarts: i64) -> SignedDuration {
     let doublings = u32::try_from(restarts.clamp(1, 16).saturating_sub(1)).unwrap_or(0);
     SignedDuration::from_secs((FIRST_BACK_OFF << doublings).min(LONGEST_BACK_OFF))
 }
 
-/// `10s`, `1m20s`: as Go writes a duration of whole seconds.
+/// Formats whole seconds as Go does: `10s`, `1m20s`.
 fn go_duration(seconds: i64) -> String {
     match (seconds / 60, seconds % 60) {
         (0, seconds) => format!("{seconds}s"),

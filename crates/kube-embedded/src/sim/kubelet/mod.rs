@@ -1,10 +1,14 @@
-//! The kubelets of all simulated nodes: the life of a pod from the moment it has a node.
+//! The kubelets of all simulated nodes: the lifecycle of a pod after its binding.
 //!
-//! `status` says what follows for a pod from how it stands, `container` for one container, `behaviour` what the pod
-//! asks for; `references` finds what a pod needs, `addresses` gives it an address.
+//! Modules:
+//! - `status`: computes the next status of a pod
+//! - `container`: computes the next status of one container
+//! - `behaviour`: failures that a pod's annotations ask for
+//! - `references`: ConfigMaps, Secrets and volumes that a pod needs
+//! - `addresses`: pod addresses
 //!
-//! A pod that runs as it should is left alone: nothing is written, and what others write into its status stays.
-//! A node that is lost has no kubelet: nothing happens to its pods until it is back.
+//! A pod that runs and has nothing left to do is not written, so changes that other clients make to its status stay.
+//! A lost node has no kubelet: its pods do not change until the node is back.
 
 mod addresses;
 pub(super) mod behaviour;
@@ -41,23 +45,23 @@ const NO_ADDRESS_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Kubelet {
     addresses: Mutex<Addresses>,
-    /// Pods by what they miss.
+    /// The pods that wait for each missing object.
     missing: Mutex<HashMap<Key, BTreeSet<Key>>>,
 }
 
-/// Whether anything is left to be done for a pod, now or later.
+/// Whether the kubelet still has work for the pod, now or later.
 fn is_unsettled(pod: &Pod) -> bool {
     if pod.spec.node_name.is_empty() {
         return false;
     }
     if pod.metadata.is_deleting() {
-        // What has no grace left waits for its finalizers.
+        // Without grace time left, only finalizers delay the deletion.
         return pod.metadata.deletion_grace_period_seconds != Some(0);
     }
     !pod.is_finished() && (pod.status.phase != "Running" || has_plans(pod))
 }
 
-/// It will not just go on as it is.
+/// Whether a running pod will change without a change of its spec.
 fn has_plans(pod: &Pod) -> bool {
     behaviour::is_asked(pod)
         || status::completes(pod)
@@ -69,7 +73,7 @@ impl Controller for Kubelet {
     fn everything(&self, context: &Context) -> Vec<Key> {
         let pods = context.store.list(PODS, None).objects;
         let mut addresses = self.addresses.lock();
-        // One that has been given to a pod and is not written yet stays given.
+        // An address that is assigned but not in a stored status yet stays assigned.
         addresses.keep(|key| context.store.get(PODS, &key.namespace, &key.name).is_some());
         self.missing.lock().clear();
         let mut keys = Vec::new();
@@ -98,7 +102,7 @@ impl Controller for Kubelet {
                 }
             }
             NODES if event.kind != EventKind::Deleted => {
-                // It can do something now that it could not do before.
+                // The node can run pods now and could not before.
                 let able = |node: &Object| {
                     let node = node.view::<Node>();
                     is_alive(&node) && !node.spec.pod_cidr.is_empty() && node.address("InternalIP").is_some()
@@ -137,7 +141,7 @@ impl Controller for Kubelet {
             return Ok(Next::Rest);
         }
         let Some(pod_ip) = self.address(key, &pod, &node) else {
-            // The node has not been given its addresses yet, or has none left.
+            // The node has no pod CIDR yet, or no free address.
             return Ok(Next::After(NO_ADDRESS_PAUSE));
         };
         let host_ip = node.address("InternalIP").unwrap_or_default().to_owned();
@@ -170,7 +174,7 @@ impl Kubelet {
         given.map(|address| address.to_string())
     }
 
-    /// What the pod finds on its node, and what it does not; for that it will be woken.
+    /// Resolves what the pod needs on its node. A missing object wakes the pod when it is created.
     fn look_around(
         &self,
         context: &Context,
@@ -200,7 +204,7 @@ impl Kubelet {
     }
 }
 
-/// When a pod has been active for as long as it may be.
+/// Returns when `activeDeadlineSeconds` ends.
 fn deadline(pod: &Pod, status: &Value) -> Option<Timestamp> {
     let start: Timestamp = status["startTime"].as_str()?.parse().ok()?;
     let seconds = pod.spec.active_deadline_seconds?;

@@ -1,4 +1,4 @@
-//! The ConfigMaps and Secrets that a pod cannot do without.
+//! The ConfigMaps and Secrets that a pod requires.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ pub(super) fn is_reference(storage: &str) -> bool {
     matches!(storage, CONFIG_MAPS | SECRETS)
 }
 
-/// What is missing.
+/// A missing object or key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     pub key: Key,
-    /// In a kubelet's words.
+    /// The message as a kubelet words it.
     pub message: String,
 }
 
-/// What a kubelet calls them in its two kinds of complaints.
+/// The resource and kind names that the two kinds of kubelet messages use.
 fn names(storage: &str) -> (&'static str, &'static str) {
     if storage == SECRETS { ("secret", "Secret") } else { ("configmap", "ConfigMap") }
 }
@@ -30,12 +30,12 @@ fn names(storage: &str) -> (&'static str, &'static str) {
 struct Reference<'a> {
     storage: &'static str,
     name: &'a str,
-    /// The entries of it that are needed.
+    /// The keys of it that are required.
     keys: Vec<&'a str>,
 }
 
 impl<'a> Reference<'a> {
-    /// `None` for what is optional or not there.
+    /// `None` for an optional or absent reference.
     fn read(storage: &'static str, reference: &'a Value, name: &str, keys: Vec<&'a str>) -> Option<Self> {
         let is_wanted = !reference.is_null() && reference["optional"] != true;
         is_wanted.then(|| Self { storage, name: text(reference, name), keys })
@@ -60,7 +60,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// What the environment of a container needs and does not find.
+/// Returns the first object or key that the environment of a container requires and that is missing.
 pub(super) fn of_container(store: &Store, namespace: &str, container: &Value) -> Option<Missing> {
     let single = items(container, "env").iter().flat_map(|variable| {
         let from = &variable["valueFrom"];
@@ -79,7 +79,7 @@ pub(super) fn of_container(store: &Store, namespace: &str, container: &Value) ->
     whole.chain(single).flatten().next()
 }
 
-/// The first volume that cannot be set up: its name, and what it needs.
+/// Returns the first volume that cannot be mounted: its name, and the missing object.
 pub(super) fn of_volumes<'v>(
     store: &Store,
     namespace: &str,

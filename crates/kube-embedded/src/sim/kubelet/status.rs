@@ -1,4 +1,4 @@
-//! The status of a whole pod, from that of its containers. Pure.
+//! The status of a pod, computed from the statuses of its containers. Pure: no I/O, no clock.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -9,33 +9,33 @@ use crate::access::{items, text};
 use crate::clock::rfc3339;
 use crate::control::view::{self, Pod};
 
-/// A list of containers in a pod's spec, and that of their statuses.
+/// The field of a container list in the spec, and the field of its statuses.
 type List = (&'static str, &'static str);
 
 const INITIAL: List = ("initContainers", "initContainerStatuses");
 const MAIN: List = ("containers", "containerStatuses");
 const EPHEMERAL: List = ("ephemeralContainers", "ephemeralContainerStatuses");
 
-/// What the kubelet has found out about the surroundings of a pod.
+/// The pod's context that the kubelet has resolved.
 pub(super) struct Surroundings {
     pub host_ip: String,
     pub pod_ip: String,
-    /// A volume of it cannot be set up.
+    /// A volume cannot be mounted.
     pub no_volume: bool,
-    /// What the containers, in the order of the pod's lists, cannot find: of the initial ones, of the others.
+    /// The missing configuration per container, in the order of the pod's lists: init containers, then main containers.
     pub no_config: [Vec<Option<String>>; 2],
     pub now: Timestamp,
 }
 
-/// What the kubelet reports, and when it should look again.
+/// The new status, and when to reconcile again.
 pub(super) struct Report {
     pub status: Value,
     pub next: Option<Timestamp>,
-    /// Of which container (the path of its field), and what is told of it.
+    /// Events to record, each with the field path of its container.
     pub told: Vec<(String, container::Word)>,
 }
 
-/// The pod has work that comes to an end: that of a Job, or of a hook or test of a chart.
+/// Whether the pod's containers terminate by themselves: it belongs to a Job, or is a hook or test of a chart.
 pub(super) fn completes(pod: &Pod) -> bool {
     let of_job = pod.metadata.owner_references.iter().any(|owner| owner.kind == "Job");
     let is_hook =
@@ -70,7 +70,7 @@ fn outcome(code: i64) -> &'static str {
     if code == 0 { "Completed" } else { "Error" }
 }
 
-/// What follows for a pod from how it stands. `old` is its status as stored.
+/// Computes the next status of a pod. `old` is its stored status.
 pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
     let now = around.now;
     let start = old["startTime"].as_str().and_then(|time| time.parse().ok()).unwrap_or(now);
@@ -136,7 +136,7 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
         ephemeral.map(|spec| step(spec, Script::RUNS, Restarts::Never, EPHEMERAL)).collect();
     let phase = phase(pod, &initial, &others, of_pod);
     if matches!(phase, "Succeeded" | "Failed") {
-        // Nothing is left to do for those who serve the others.
+        // Sidecars are stopped when the main containers have terminated.
         for status in initial.iter_mut().filter(|status| is_running(status)) {
             let since = status["state"]["running"]["startedAt"].clone();
             status["state"] = json!({"terminated": {"exitCode": 0, "reason": "Completed",
@@ -167,7 +167,7 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
     report
 }
 
-/// The phase, as a kubelet derives it.
+/// Returns the phase, as a kubelet derives it.
 fn phase(pod: &Pod, initial: &[Value], others: &[Value], restarts: Restarts) -> &'static str {
     let failed_to_begin = |(spec, status): (&view::Container, &Value)| {
         spec.restart_policy != "Always" && exit_code(status).is_some_and(|code| code != 0)
@@ -237,7 +237,7 @@ fn conditions(
     };
     put("PodReadyToStartContainers", (network, "", String::new()));
     put("Initialized", initialised);
-    // Nobody else would say so of a gate.
+    // No other component sets the conditions of readiness gates here.
     for gate in &pod.spec.readiness_gates {
         if ready.0 == "True" {
             put(text(gate, "conditionType"), ("True", "", String::new()));
@@ -252,7 +252,7 @@ fn is_waiting(status: &Value) -> bool {
     !status["state"]["waiting"].is_null() && status["lastState"]["terminated"].is_null()
 }
 
-/// Sets a condition of a pod; its time moves only when the status turns.
+/// Sets a pod condition; `lastTransitionTime` changes only with the status.
 pub(super) fn set_condition(
     status: &mut Value,
     kind: &str,

@@ -1,4 +1,4 @@
-//! Kubelets on the held clock: what becomes of a pod that has a node.
+//! Tests of simulated kubelets under a manual clock: the lifecycle of pods that are bound to a node.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn status(world: &World, name: &str) -> Value {
     world.get(&format!("{PODS}/{name}")).await["status"].clone()
 }
 
-/// `Running ready=True c: running x0`: what matters of a pod's status.
+/// Summarises a pod's status: `Running ready=True c: running x0`.
 async fn summary(world: &World, name: &str) -> String {
     let status = status(world, name).await;
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();

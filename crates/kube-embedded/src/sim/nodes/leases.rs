@@ -1,7 +1,7 @@
-//! The Leases by which nodes say that they live.
+//! Node Leases: the heartbeats of simulated kubelets.
 //!
-//! All of them are renewed together, in one small transaction, before they run out. A real kubelet renews four times
-//! as often, for fear of a lost message; here none is lost, and a cluster at rest should rest.
+//! All of them are renewed together before they expire, in one small transaction. A real kubelet renews four times
+//! as often to survive lost messages. Here none is lost, and an idle cluster should write little.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -24,7 +24,7 @@ const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(30);
 
 pub(in crate::sim) struct Leases;
 
-/// All are looked at together.
+/// The one key for all node Leases: they are renewed together.
 fn all_leases() -> Key {
     Key::new(&LEASES.into(), NAMESPACE, "")
 }
@@ -33,7 +33,7 @@ fn lease_of(context: &Context, node: &str) -> Option<Arc<Object>> {
     context.store.get(LEASES, NAMESPACE, node)
 }
 
-/// Somebody's first sign of life.
+/// Whether the event is the first heartbeat of a node.
 pub(super) fn is_first(storage: &Arc<str>, event: &Event) -> bool {
     storage.as_ref() == LEASES
         && event.kind == EventKind::Added
@@ -44,7 +44,7 @@ fn renewed_at(lease: &Value) -> Option<Timestamp> {
     lease["spec"]["renewTime"].as_str()?.parse().ok()
 }
 
-/// When the Lease of a node runs out that nobody renews.
+/// Returns when the Lease of a node expires unless it is renewed.
 pub(super) fn runs_out(context: &Context, node: &str) -> Option<Timestamp> {
     let renewed = renewed_at(&lease_of(context, node)?.value())?;
     renewed.checked_add(SignedDuration::from_secs(LASTS_SECONDS)).ok()
@@ -74,7 +74,7 @@ impl Controller for Leases {
             });
         }
         let values: Vec<Value> = leases.iter().map(|lease| lease.value()).collect();
-        // A time in the future is not a renewal of ours: it must not stop the renewals.
+        // A time in the future is not from this controller: it must not stop the renewals.
         let past = |value| renewed_at(value).filter(|at| *at <= now).unwrap_or(Timestamp::UNIX_EPOCH);
         let renewed = values.iter().map(past);
         let Some(oldest) = renewed.min() else { return Ok(Next::Rest) };

@@ -1,7 +1,7 @@
-//! The pretended machine: what a kubelet reports of it. Pure.
+//! The status that a simulated kubelet reports for its node. Pure: no I/O, no clock.
 //!
-//! Each node has a number, and from it one range of addresses for pods and one address of its own. What somebody
-//! else has put into a node's status stays.
+//! Each node has a number, which determines its pod CIDR and its own address. Fields of the node's status that other
+//! clients have set are kept.
 
 use std::net::Ipv4Addr;
 
@@ -11,18 +11,18 @@ use super::SIMULATED;
 use crate::control::view::Node;
 use crate::sim::Simulation;
 
-/// Pods get addresses from here, nodes from the other; neither overlaps with those of Services.
+/// The first addresses of the pod CIDRs and of the nodes. The two ranges do not overlap, and neither overlaps the Service range.
 const PODS_FROM: u32 = u32::from_be_bytes([10, 128, 0, 0]);
 const NODES_FROM: u32 = u32::from_be_bytes([10, 64, 0, 0]);
-/// Bits of an address that differ within the range of one node.
+/// Bits of an address that differ within the pod CIDR of one node.
 const RANGE_BITS: u32 = 10;
-/// So many ranges there are.
+/// The number of pod CIDRs.
 const RANGES: u32 = 1 << (23 - RANGE_BITS);
 
-/// Nothing is ever written to it, but pods ask for a part of it, and would find no node that has any.
+/// Ephemeral storage. Nothing is written to it, but pods that request some must fit on a node.
 const DISK: &str = "256Gi";
 
-/// Type, status, reason, message of each condition of a node that is well.
+/// Type, status, reason and message of each condition of a healthy node.
 #[rustfmt::skip]
 const CONDITIONS: [(&str, &str, &str, &str); 5] = [
     ("NetworkUnavailable", "False", "RouteCreated",               "RouteController created a route"),
@@ -32,7 +32,7 @@ const CONDITIONS: [(&str, &str, &str, &str); 5] = [
     ("Ready",              "True",  "KubeletReady",               "kubelet is posting ready status"),
 ];
 
-/// What the kubelet says of the system it runs on.
+/// `status.nodeInfo`.
 #[rustfmt::skip]
 const INFO: [(&str, &str); 10] = [
     ("architecture",            "amd64"),
@@ -47,7 +47,7 @@ const INFO: [(&str, &str); 10] = [
     ("systemUUID",              ""),
 ];
 
-/// A node as it registers itself.
+/// A Node as its kubelet registers it.
 pub(super) fn new(name: &str, simulation: &Simulation) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
@@ -66,7 +66,7 @@ fn amounts(simulation: &Simulation) -> Value {
     })
 }
 
-/// Brings a node's status to what its kubelet reports. Answers whether anything changed.
+/// Sets a node's status to what its kubelet reports. Returns whether anything changed.
 pub(super) fn report(node: &mut Value, simulation: &Simulation, range: u32, now: &str) -> bool {
     let before = node["status"].clone();
     let name = node["metadata"]["name"].clone();
@@ -94,14 +94,14 @@ pub(super) fn report(node: &mut Value, simulation: &Simulation, range: u32, now:
     }
     let is_first = status["conditions"].as_array().is_none_or(Vec::is_empty);
     for (kind, truth, reason, message) in CONDITIONS {
-        // A machine has been as it is since it was made.
+        // The first conditions date from the creation of the node.
         let since = if is_first { &born } else { &Value::from(now) };
         set(list(&mut status["conditions"]), kind, (truth, reason, message), (since, now));
     }
     *status != before
 }
 
-/// Sets one condition unless it has that status.
+/// Sets one condition unless it has that status already.
 fn set(conditions: &mut Vec<Value>, kind: &str, words: (&str, &str, &str), (since, now): (&Value, &str)) {
     let (status, reason, message) = words;
     let place = conditions.iter().position(|condition| condition["type"] == kind);
@@ -120,7 +120,7 @@ fn set(conditions: &mut Vec<Value>, kind: &str, words: (&str, &str, &str), (sinc
     }
 }
 
-/// Says of a node whose kubelet has been silent that nothing is known. Answers whether anything changed.
+/// Sets the conditions of a node whose heartbeats have stopped to `Unknown`. Returns whether anything changed.
 pub(super) fn fall_silent(node: &mut Value, now: &str) -> bool {
     let before = node["status"].clone();
     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
@@ -137,7 +137,7 @@ fn list(value: &mut Value) -> &mut Vec<Value> {
     value.as_array_mut().expect("it was made a list")
 }
 
-/// The range of pod addresses with this number.
+/// The pod CIDR with this number.
 pub(super) fn cidr(range: u32) -> String {
     format!("{}/{}", Ipv4Addr::from(PODS_FROM + ((range % RANGES) << RANGE_BITS)), 32 - RANGE_BITS)
 }
@@ -146,14 +146,14 @@ fn address(range: u32) -> Ipv4Addr {
     Ipv4Addr::from(NODES_FROM + 1 + range)
 }
 
-/// The number of a range that [`cidr`] wrote.
+/// The number of a pod CIDR that [`cidr`] formatted.
 pub(super) fn range_of(cidr: &str) -> Option<u32> {
     let (base, _) = cidr.split_once('/')?;
     let at = u32::from(base.parse::<Ipv4Addr>().ok()?).checked_sub(PODS_FROM)? >> RANGE_BITS;
     (at < RANGES).then_some(at)
 }
 
-/// The number by which a node got its own address.
+/// The number from which a node's own address was derived.
 pub(super) fn range_of_address(node: &Node) -> Option<u32> {
     let address: Ipv4Addr = node.address("InternalIP")?.parse().ok()?;
     let at = u32::from(address).checked_sub(NODES_FROM + 1)?;

@@ -1,13 +1,13 @@
-//! What the controllers of a cluster write on a node: taints by its conditions, and labels of old. Pure.
+//! Metadata that node controllers write: taints from conditions, and deprecated labels. Pure: no I/O, no clock.
 
 use serde_json::{Value, json};
 
-/// How long a kubelet may keep what it has read; a small cluster says 0.
+/// Annotation: seconds that a kubelet may cache objects; 0 in small clusters.
 pub(super) const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Type and status of a condition, and the taint that follows from it.
+/// Condition type, condition status, and the taint that follows from them.
 #[rustfmt::skip]
 const TAINTS: [(&str, &str, &str); 6] = [
     ("Ready",              "False",   "node.kubernetes.io/not-ready"),
@@ -18,11 +18,11 @@ const TAINTS: [(&str, &str, &str); 6] = [
     ("PIDPressure",        "True",    "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Labels that stand in for older ones.
+/// Labels, each with its deprecated name.
 const OLD_LABELS: [(&str, &str); 2] =
     [("kubernetes.io/arch", "beta.kubernetes.io/arch"), ("kubernetes.io/os", "beta.kubernetes.io/os")];
 
-/// Writes all of it. Answers whether anything changed.
+/// Applies taints, labels and the annotation. Returns whether anything changed.
 pub(super) fn apply(node: &mut Value, now: &str) -> bool {
     let before = node.clone();
     if node["metadata"]["annotations"][TTL].is_null() {
@@ -38,7 +38,7 @@ pub(super) fn apply(node: &mut Value, now: &str) -> bool {
     *node != before
 }
 
-/// Which taints a node should have of those that follow from its state: key and effect.
+/// Returns key and effect of the taints that a node should have because of its state.
 fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
     let mut wanted = Vec::new();
     for (kind, status, key) in TAINTS {
@@ -59,7 +59,7 @@ fn wanted(node: &Value) -> Vec<(&'static str, &'static str)> {
 fn taint(node: &mut Value, now: &str) {
     let known = node["status"]["conditions"].as_array().into_iter().flatten();
     if !known.into_iter().any(|condition| condition["type"] == "Ready") {
-        // Nothing has been heard of it: it keeps the taint that it was created with.
+        // No heartbeat yet: the node keeps the taint that it was created with.
         return;
     }
     let wanted = wanted(node);

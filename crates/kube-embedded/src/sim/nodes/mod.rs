@@ -1,12 +1,12 @@
-//! Nodes: made at the first start, and kept as their kubelets and the node controllers would keep them.
+//! Simulated nodes: created at the first start, then maintained as kubelets and the node lifecycle controller would.
 //!
-//! The configured number of nodes is made once: how many have been made is kept with the store, so that a node that
-//! somebody deleted does not come back at the next start, and a larger number adds the missing ones. Nodes that
-//! others create are simulated too, unless they carry the label [`SIMULATED`] with another value than `true`.
+//! The configured nodes are created once. The store records how many were created, so a deleted node
+//! does not come back at the next start, and a larger setting adds the missing ones. Nodes that
+//! other clients create are simulated too, unless their label [`SIMULATED`] has a value other than `true`.
 //!
-//! A node that registered itself has a kubelet of its own and is not simulated. One with the annotation [`LOST`] has lost its
-//! simulated one. Either way, when nobody renews its Lease any longer and that has run out, its conditions become unknown, with
-//! what follows: taints, pods that are not ready, eviction.
+//! A node that registered itself has its own kubelet and is not simulated. The annotation [`LOST`] stops the simulated kubelet of a
+//! node. In both cases, when the Lease expires without renewal, the node's conditions become `Unknown`, with the usual
+//! consequences: taints, pods that are not ready, eviction.
 
 pub(crate) mod leases;
 mod machine;
@@ -30,16 +30,16 @@ use crate::control::{Component, Context, Failure, Part};
 use crate::error::ApiError;
 use crate::store::{Event, EventKind, Key, Object};
 
-/// Label of a node that says whether it is simulated; all are, unless it says otherwise.
+/// Label of a node: whether it is simulated. The default is `true`.
 pub(crate) const SIMULATED: &str = "sim.longshore.dev/node";
-/// Annotation of a node whose kubelet has gone silent.
+/// Annotation that stops the simulated kubelet of a node.
 const LOST: &str = "sim.longshore.dev/lost";
-/// How many configured nodes have been made, kept with the store.
+/// Key of the store's metadata: how many configured nodes have been created.
 const MADE: &str = "sim.nodes";
 
 const COMPONENT: &str = "node-controller";
 
-/// A simulated kubelet answers for it, or would if it were not lost.
+/// Whether the node has a simulated kubelet, running or lost.
 fn is_simulated(node: &Node) -> bool {
     node.metadata.labels.get(SIMULATED).is_none_or(|value| value == "true")
 }
@@ -48,18 +48,18 @@ fn is_lost(node: &Node) -> bool {
     node.metadata.annotations.get(LOST).is_some_and(|value| value != "false")
 }
 
-/// Its kubelet works.
+/// Whether the simulated kubelet of the node runs.
 pub(super) fn is_alive(node: &Node) -> bool {
     is_simulated(node) && !is_lost(node)
 }
 
 #[derive(Default)]
 pub(super) struct Nodes {
-    /// Ranges of pod addresses that are being given to a node, until it is seen to have one.
+    /// Pod CIDR numbers assigned to nodes whose stored spec does not have them yet.
     promised: Mutex<BTreeSet<u32>>,
 }
 
-/// The wish for the configured nodes.
+/// The key under which the configured nodes are created.
 fn configured() -> Key {
     Key::new(&NODES.into(), "", "")
 }
@@ -102,7 +102,7 @@ impl Controller for Nodes {
 }
 
 impl Nodes {
-    /// What the kubelet says of its machine, or, when it has been silent for too long, what is said of it.
+    /// Writes the status that the kubelet reports, or `Unknown` conditions when its heartbeats have stopped.
     async fn report(
         &self,
         context: &Context,
@@ -129,7 +129,7 @@ impl Nodes {
         Ok(node)
     }
 
-    /// What controllers write on a node: taints by its conditions, labels, its range of pod addresses.
+    /// Writes what node controllers set: taints, labels, the pod CIDR.
     async fn mark(&self, context: &Context, node: Arc<Object>) -> Result<Arc<Object>, Failure> {
         let mut value = node.value();
         let is_new = value["metadata"]["annotations"][marks::TTL].is_null();
@@ -159,7 +159,7 @@ impl Nodes {
         Ok(node)
     }
 
-    /// The lowest range of pod addresses that no node has.
+    /// Reserves the lowest pod CIDR number that no node has.
     fn promise(&self, context: &Context) -> u32 {
         let nodes = context.store.list(NODES, None).objects;
         let views: Vec<_> = nodes.iter().map(|node| node.view::<Node>()).collect();
@@ -179,8 +179,8 @@ fn tell(context: &Context, node: &Object, reason: &'static str, message: String)
     context.events.normal(COMPONENT, About::new("v1", "Node", node), reason, message);
 }
 
-/// When a node will have been silent for longer than its Lease lasts: one that is lost, or one with a kubelet of its own.
-/// One that has neither kubelet nor Lease is as whoever made it says.
+/// Returns when the Lease of a node without a simulated kubelet expires: a lost node, or one with its own kubelet.
+/// A node with neither kubelet nor Lease keeps the status that its creator wrote.
 fn silent_at(context: &Context, node: &Object) -> Option<Timestamp> {
     let view = node.view::<Node>();
     if is_alive(&view) {
@@ -190,7 +190,7 @@ fn silent_at(context: &Context, node: &Object) -> Option<Timestamp> {
     if is_simulated(&view) { end.or_else(|| Some(context.clock.now())) } else { end }
 }
 
-/// Makes the configured nodes that have never been made.
+/// Creates the configured nodes that have not been created before.
 async fn make_configured(context: &Context) -> Result<(), Failure> {
     let Some(simulation) = &context.simulation else { return Ok(()) };
     let made = context.store.get_meta(MADE);
@@ -211,12 +211,12 @@ async fn make_configured(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Pods on a node that fell silent are not ready; when it speaks again, those whose containers are ready are.
+/// Sets pods on an unreachable node to not ready. When the node is back, pods whose containers are ready become ready.
 async fn tell_pods(context: &Context, node: &Object) -> Result<(), Failure> {
     let view = node.view::<Node>();
     let Some(ready) = view.condition("Ready") else { return Ok(()) };
     let silent = ready.status == "Unknown";
-    // A node that has never been silent has no such pods: the look at all of them is spared.
+    // A node that was never unreachable has no such pods; this avoids the scan of all pods.
     let since = ready.last_transition_time;
     if !silent && since.is_none_or(|since| view.metadata.creation_timestamp >= Some(since)) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Nodes on the held clock: made, cordoned, lost, found and removed.
+//! Tests of simulated nodes under a manual clock: creation, cordon, loss, recovery and removal.
 
 use serde_json::{Value, json};
 
@@ -144,7 +144,7 @@ async fn configured_nodes_are_made_once() {
             let data = Some(folder.path().to_owned());
             match Cluster::open(Config { data, simulation, ..Config::default() }).await {
                 Ok(cluster) => break cluster,
-                // The controllers of the last one have not all let go of the store yet.
+                // The controllers of the previous cluster may still hold the store open.
                 Err(_) => tokio::task::yield_now().await,
             }
         };

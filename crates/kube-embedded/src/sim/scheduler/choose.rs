@@ -1,4 +1,4 @@
-//! Where a pod goes, or why nowhere. Pure: the same filters in the same order, and the same words, as in Kubernetes.
+//! Filtering and scoring: the node for a pod, or why none fits. Same filters, order and messages as kube-scheduler. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::volumes::Volumes;
 use super::{Refusal, Wishes};
 use crate::control::view::Node;
 
-/// Every score is brought to this range before it is weighed.
+/// Scores are normalised to 0..=`BEST` before they are weighted.
 const BEST: i64 = 100;
 
-/// What each score counts.
+/// Weights of the scores.
 const TAINTS: i64 = 3;
 const PREFERENCE: i64 = 2;
 const EVENNESS: i64 = 2;
@@ -22,7 +22,7 @@ const COMPANY: i64 = 2;
 const ROOM: i64 = 1;
 const BALANCE: i64 = 1;
 
-/// The name of the node, or why none will do.
+/// Returns the name of the chosen node, or the message why none fits.
 pub(super) fn choose(
     wishes: &Wishes<'_>,
     volumes: &Volumes,
@@ -57,7 +57,7 @@ pub(super) fn choose(
     let company = preferences(wishes, picture, namespaces);
     let owner = wishes.pod.metadata.controller().map(|owner| owner.uid.as_str());
     let crowd = |node: &Node, place: &Place| {
-        // Without constraints of its own, a pod keeps away from those of the same owner.
+        // Without constraints of its own, a pod is spread away from pods of the same owner.
         if soft.is_empty() {
             owner.and_then(|owner| place.owners.get(owner)).copied().map_or(0, i64::from)
         } else {
@@ -94,7 +94,7 @@ pub(super) fn choose(
     Ok(open[best.expect("several nodes are open")].1.to_owned())
 }
 
-/// Brings scores to the range from 0 to [`BEST`]; where all are the same, they do not matter.
+/// Normalises scores to 0..=[`BEST`]; equal scores all become the same and do not matter.
 fn normalise(scores: &[i64]) -> Vec<i64> {
     let (least, most) =
         (scores.iter().min().copied().unwrap_or(0), scores.iter().max().copied().unwrap_or(0));
@@ -105,13 +105,13 @@ fn normalise(scores: &[i64]) -> Vec<i64> {
     scores.iter().map(|score| score.saturating_sub(least).saturating_mul(BEST) / range).collect()
 }
 
-/// `taken` of `has`, from 0 to [`BEST`].
+/// `taken` as a share of `has`, from 0 to [`BEST`].
 fn share(taken: i128, has: i128) -> i64 {
     let share = taken.max(0).saturating_mul(BEST.into()).checked_div(has);
     share.and_then(|share| i64::try_from(share).ok()).unwrap_or(BEST).min(BEST)
 }
 
-/// How much is left on a node with the pod on it, and how evenly CPU and memory are used.
+/// Scores of a node with the pod on it: free capacity, and balance between CPU and memory.
 fn room(place: &Place, asked: &Resources, wishes: &Wishes<'_>) -> (i64, i64) {
     let (cpu, memory) = asked.assumed_of_pod(&wishes.pod.spec);
     let used = |taken: i128, has: i128| if has <= 0 { BEST } else { share(taken, has) };
@@ -121,7 +121,7 @@ fn room(place: &Place, asked: &Resources, wishes: &Wishes<'_>) -> (i64, i64) {
     (free(cpu).saturating_add(free(memory)) / 2, BEST.saturating_sub(cpu.saturating_sub(memory).abs() / 2))
 }
 
-/// All that can keep a pod from a node.
+/// The filters that can reject a node for a pod.
 struct Filters<'a> {
     wishes: &'a Wishes<'a>,
     volumes: &'a Volumes,
@@ -133,7 +133,7 @@ struct Filters<'a> {
 }
 
 impl Filters<'_> {
-    /// The first reason against a node, in Kubernetes' order.
+    /// Returns the first reason to reject a node, in kube-scheduler's order.
     fn refuse(&self, name: &str, node: &Node, place: &Place) -> Option<Refusal> {
         let spec = &self.wishes.pod.spec;
         if self.named.as_ref().is_some_and(|named| !named.contains(name)) {
@@ -167,7 +167,7 @@ impl Filters<'_> {
     }
 }
 
-/// Two pods cannot have the same port of a node, unless on different addresses of it.
+/// Whether a host port is in use. The same port may be used on different addresses of the node.
 fn is_taken(place: &Place, (address, protocol, port): &Port) -> bool {
     let any = |address: &str| matches!(address, "" | "0.0.0.0");
     place.ports.keys().any(|(other, of_protocol, taken)| {
@@ -175,7 +175,7 @@ fn is_taken(place: &Place, (address, protocol, port): &Port) -> bool {
     })
 }
 
-/// Why no node will do, in the words of Kubernetes' scheduler.
+/// The message why no node fits, as kube-scheduler words it.
 fn explain(refusals: &[Refusal], preemption: &str) -> String {
     if refusals.is_empty() {
         return "no nodes available to schedule pods".to_owned();
@@ -197,7 +197,7 @@ fn explain(refusals: &[Refusal], preemption: &str) -> String {
     format!("0/{nodes} nodes are available: {reasons}. no new claims to deallocate, preemption: {preempting}")
 }
 
-/// `2 this, 3 that`, sorted as text.
+/// Formats counts as `2 this, 3 that`, sorted as text.
 fn histogram(counts: &BTreeMap<&str, usize>) -> String {
     let counted = counts.iter().filter(|(_, count)| **count > 0);
     let mut lines: Vec<String> = counted.map(|(reason, count)| format!("{count} {reason}")).collect();

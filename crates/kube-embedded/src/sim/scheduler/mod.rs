@@ -1,10 +1,15 @@
-//! The scheduler: gives each pod that has none a node.
+//! The scheduler: binds each pending pod to a node.
 //!
-//! It keeps a picture of what is taken where (`picture`), looks at what a pod asks of a node (`nodes`, `resources`,
-//! `volumes`, `neighbours`, `spread`) and chooses (`choose`). A pod for which there is no node waits, with the reason in
-//! its condition, until something changes that might help: a node, a claim, or a pod that goes.
+//! A pod that fits no node gets the reason in its `PodScheduled` condition and waits until an event may help:
+//! a node, a claim, or a deleted pod.
 //!
-//! Always true: a pod is counted in the picture before its binding is written. Not done: preemption by priority.
+//! Modules:
+//! - `picture`: snapshot of nodes and what is in use on each
+//! - `nodes`, `resources`, `volumes`, `neighbours`, `spread`: filters and scores of one subject each
+//! - `choose`: combines them into a choice
+//!
+//! Invariant: a pod is counted in the snapshot before its binding is written.
+//! Not implemented: preemption by priority.
 
 mod choose;
 mod neighbours;
@@ -36,22 +41,22 @@ use picture::Picture;
 use volumes::{CLAIMS, CLASSES, SELECTED_NODE, VOLUMES, Volumes};
 
 const COMPONENT: &str = "default-scheduler";
-/// Spread constraints and affinity terms of one pod. Each is compared with the pods of every node.
+/// Limit for the spread constraints and affinity terms of one pod. Each is compared with the pods of every node.
 const MOST_TERMS: usize = 100;
 
-/// A pod that looks for a node.
+/// A pod to schedule.
 struct Wishes<'a> {
     namespace: &'a str,
     pod: &'a Pod,
-    /// It asks that no node takes it.
+    /// Its `sim.longshore.dev/behaviour` annotation makes it unschedulable.
     is_unwelcome: bool,
 }
 
-/// Why a node does not take a pod.
+/// Why a node rejects a pod.
 #[derive(Debug)]
 struct Refusal {
     reasons: Vec<String>,
-    /// Also without the pods that are there.
+    /// The pod would not fit even without the pods on the node (`UnschedulableAndUnresolvable` in kube-scheduler).
     is_hopeless: bool,
 }
 
@@ -73,18 +78,18 @@ pub(super) struct Scheduler {
 #[derive(Default)]
 struct State {
     picture: Picture,
-    /// Pods for which there was no node, and whether they want to be near to others.
+    /// Unschedulable pods, and whether each has pod affinity.
     waiting: BTreeMap<Key, bool>,
 }
 
-/// Whom a change may help of those who wait.
+/// Which unschedulable pods an event may make schedulable.
 enum Helped {
     Nobody,
     WhoWantsCompany,
     All,
 }
 
-/// Ours to schedule, and not yet.
+/// Whether the pod waits for this scheduler.
 fn is_pending(pod: &Pod) -> bool {
     pod.spec.node_name.is_empty()
         && pod.is_active()
@@ -92,7 +97,7 @@ fn is_pending(pod: &Pod) -> bool {
         && matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler")
 }
 
-/// Why a pod is not scheduled at all: it would cost too much to find a node for it.
+/// Why a pod is not scheduled at all: its constraints are too many to evaluate.
 fn too_complex(pod: &Pod) -> Option<String> {
     let terms = |kind: &str, list: &str| pod.spec.affinity[kind][list].as_array().map_or(0, Vec::len);
     let of = |kind: &str| {
@@ -108,7 +113,7 @@ fn too_complex(pod: &Pod) -> Option<String> {
     nodes::too_complex(&pod.spec)
 }
 
-/// What of a node matters to where pods go.
+/// Whether a change of a node matters to scheduling.
 fn differs(a: &Node, b: &Node) -> bool {
     let of = |node: &Node| {
         let Node { metadata, spec, status } = node;
@@ -121,7 +126,7 @@ impl Controller for Scheduler {
     fn everything(&self, context: &Context) -> Vec<Key> {
         let mut state = self.state.lock();
         state.waiting.clear();
-        // A decision that is being written stays counted.
+        // Bindings that are being written stay counted.
         state.picture.keep(|storage, namespace, name| context.store.get(storage, namespace, name).is_some());
         for node in context.store.list(NODES, None).objects {
             state.picture.see_node(&node);
@@ -193,7 +198,7 @@ impl Controller for Scheduler {
 }
 
 impl Scheduler {
-    /// Chooses, and counts the pod there at once; or lets it wait.
+    /// Chooses a node and counts the pod there at once, or marks the pod unschedulable.
     fn decide(
         &self,
         context: &Context,
@@ -212,7 +217,7 @@ impl Scheduler {
                 state.waiting.remove(key);
                 state.picture.promise(key, wishes.pod, node);
             }
-            // It goes nowhere before its volumes are there.
+            // The pod is not bound before its volumes are provisioned.
             _ => drop(state.waiting.insert(key.clone(), !wishes.pod.spec.affinity["podAffinity"].is_null())),
         }
         chosen
@@ -222,7 +227,7 @@ impl Scheduler {
         if let Err(error) = context.actor.bind(pod, node).await {
             self.state.lock().picture.forget(key);
             return match error {
-                // It is gone, or somebody else was faster: the change tells.
+                // The pod is gone or was bound by another client; its event updates the snapshot.
                 ApiError { code: 404 | 409, .. } => Ok(()),
                 other => Err(other.into()),
             };
@@ -243,7 +248,7 @@ impl State {
         let pod = event.object.view::<Pod>();
         let previous = event.previous.as_ref().map(|previous| previous.view::<Pod>());
         if is_pending(&pod) {
-            // Its own status does not make a pod fit.
+            // A change of its status does not make a pod fit.
             let asks_anew = |was: &Pod| {
                 let (was, is) = (&was.metadata, &pod.metadata);
                 was.generation != is.generation || was.labels != is.labels
@@ -264,7 +269,7 @@ impl State {
     fn see_node(&mut self, event: &Event) -> Helped {
         if event.kind == EventKind::Deleted {
             self.picture.lose_node(&event.object.name);
-            // Those who wait are told a new number of nodes.
+            // The messages of unschedulable pods contain the number of nodes.
             return Helped::All;
         }
         self.picture.see_node(&event.object);
@@ -294,7 +299,7 @@ fn tell(
     });
 }
 
-/// Says where the volumes of a pod are needed; it is scheduled when they are there.
+/// Writes the selected node into the claims of a pod. The pod is bound when their volumes are provisioned.
 async fn provision(context: &Context, claims: &[Arc<Object>], node: &str) -> Result<(), Failure> {
     for claim in claims {
         let mut value = claim.value();
@@ -306,7 +311,7 @@ async fn provision(context: &Context, claims: &[Arc<Object>], node: &str) -> Res
     Ok(())
 }
 
-/// Writes into a pod why it has no node, if that is news.
+/// Writes the `PodScheduled` condition with the reason, if it has changed.
 async fn refuse(context: &Context, pod: &Object, message: &str) -> Result<(), Failure> {
     let mut value = pod.value();
     if !set_unscheduled(&mut value, message, context.clock.now()) {

@@ -1,4 +1,4 @@
-//! Which pods want to be near to each other, and which do not. Pure, but for the labels of namespaces.
+//! Inter-pod affinity and anti-affinity. Pure: no I/O, no clock, except for the lookup of namespace labels.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::access::{items, text, texts};
 use crate::control::view::Node;
 use crate::selector::Labels;
 
-/// Whether the labels of a namespace meet a selector.
+/// Whether the labels of a namespace match a selector.
 pub(super) type Namespaces<'a> = &'a (dyn Fn(&str, &Labels) -> bool + Sync);
 
-/// Where two nodes count as one: a label's key and its value.
+/// A topology domain: label key and value.
 type Domain = (String, String);
 
 /// A term of pod affinity or anti-affinity.
@@ -26,14 +26,14 @@ pub(super) struct Term {
 }
 
 impl Term {
-    /// Of a pod in `namespace`.
+    /// Parses a term of a pod in `namespace`.
     pub fn read(term: &Value, namespace: &str) -> Self {
         let mut namespaces: BTreeSet<String> = texts(term, "namespaces").into_iter().collect();
         let by_label = &term["namespaceSelector"];
         if namespaces.is_empty() && by_label.is_null() {
             namespaces.insert(namespace.to_owned());
         }
-        // The API has refused selectors that cannot be read.
+        // The API rejects invalid selectors; one that cannot be parsed matches nothing.
         let selector = |value: &Value| Labels::from_object(value).unwrap_or_else(|_| Labels::nothing());
         Self {
             topology: text(term, "topologyKey").to_owned(),
@@ -64,23 +64,23 @@ impl Term {
     }
 }
 
-/// The required terms of one kind (`podAffinity` or `podAntiAffinity`).
+/// Returns the required terms of one kind (`podAffinity` or `podAntiAffinity`).
 fn required(affinity: &Value, kind: &str, namespace: &str) -> Vec<Term> {
     let terms = items(&affinity[kind], "requiredDuringSchedulingIgnoredDuringExecution");
     terms.iter().map(|term| Term::read(term, namespace)).collect()
 }
 
-/// What the pods that are there mean for one that comes.
+/// Affinity of one incoming pod, evaluated against the pods in the snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     wanted: Vec<Term>,
-    /// Pods that meet all wanted terms, by term and domain.
+    /// Number of pods that match all required affinity terms, by term and domain.
     met: HashMap<(usize, Domain), u32>,
-    /// It would be the first of its kind, near to itself.
+    /// No pod matches its affinity yet except itself: it may go anywhere.
     is_first: bool,
-    /// Where pods are that it does not want near.
+    /// Domains with pods that its anti-affinity matches.
     shunned: HashSet<Domain>,
-    /// Where pods are that do not want it near.
+    /// Domains with pods whose anti-affinity matches it.
     shunning: HashSet<Domain>,
 }
 
@@ -130,7 +130,7 @@ impl Neighbours {
     }
 }
 
-/// How much a pod prefers the company on each node, in the order of the picture's nodes: the weights of preferred terms.
+/// Returns the sum of the preferred terms' weights per node, in the order of the snapshot's nodes.
 pub(super) fn preferences(wishes: &Wishes<'_>, picture: &Picture, namespaces: Namespaces<'_>) -> Vec<i64> {
     let mut weights: HashMap<Domain, i64> = HashMap::new();
     let kinds = [("podAffinity", 1), ("podAntiAffinity", -1)];

@@ -1,4 +1,4 @@
-//! Whether a node is one that a pod may be on at all: its labels, its name, its taints. Pure.
+//! Filters on a node alone: node affinity, node name, taints. Pure: no I/O, no clock.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::control::view::{Node, PodSpec, Taint};
 
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// Terms of the node affinity of a pod, its expressions and values together, and its tolerations: they are evaluated for
-/// every node on each change. Kubernetes has no such limits.
+/// Limits for the terms of a pod's node affinity, for its expressions and values together, and for its tolerations: they are evaluated
+/// for every node on each change. Kubernetes has no such limits.
 const MOST_TERMS: usize = 100;
 const MOST_VALUES: usize = 5_000;
 const MOST_TOLERATIONS: usize = 100;
 
-/// Why no node is chosen for a pod: its node affinity or its tolerations are too many.
+/// Returns why a pod is not scheduled: its node affinity or its tolerations exceed the limits.
 ///
-/// The cost is bounded by the limits, not by the pod.
+/// The cost of this check is bounded by the limits, not by the size of the pod.
 pub(super) fn too_complex(spec: &PodSpec) -> Option<String> {
     let tolerations = spec.tolerations.len();
     if tolerations > MOST_TOLERATIONS {
@@ -45,8 +45,8 @@ pub(super) fn too_complex(spec: &PodSpec) -> Option<String> {
     None
 }
 
-/// The node selector and the required node affinity of a pod choose this node. No node is chosen for a pod that is
-/// [`too_complex`].
+/// Whether a pod's node selector and required node affinity match the node. A pod that is [`too_complex`] matches
+/// no node.
 pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
     if too_complex(spec).is_some() {
         return false;
@@ -61,12 +61,12 @@ fn required(spec: &PodSpec) -> Option<&Value> {
     (!required.is_null()).then_some(required)
 }
 
-/// One of the terms of a node selector holds.
+/// Whether one of the terms of a node selector matches.
 pub(crate) fn matches_terms(selector: &Value, node: &Node) -> bool {
     items(selector, "nodeSelectorTerms").iter().any(|term| matches_term(term, node))
 }
 
-/// All requirements of a term hold; a term without any matches nothing.
+/// Whether all requirements of a term match; an empty term matches nothing.
 fn matches_term(term: &Value, node: &Node) -> bool {
     let (labels, fields) = (items(term, "matchExpressions"), items(term, "matchFields"));
     let of_label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
@@ -95,7 +95,7 @@ fn holds<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> b
     }
 }
 
-/// The only nodes that a pod names in each of its terms, if it does: a pod of a `DaemonSet` names one.
+/// Returns the nodes that every term names by `metadata.name`, if so; a pod of a `DaemonSet` names one.
 pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let terms = items(required(spec)?, "nodeSelectorTerms");
@@ -112,14 +112,14 @@ pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
     (!terms.is_empty()).then_some(names)
 }
 
-/// The weights of the preferred terms that this node meets, together.
+/// The sum of the weights of the preferred terms that match the node.
 pub(super) fn preference(spec: &PodSpec, node: &Node) -> i64 {
     let preferred = items(&spec.affinity["nodeAffinity"], "preferredDuringSchedulingIgnoredDuringExecution");
     let met = preferred.iter().filter(|term| matches_term(&term["preference"], node));
     met.filter_map(|term| term["weight"].as_i64()).sum()
 }
 
-/// The taints of a node with this effect that a pod does not tolerate.
+/// Returns the taints of a node with one of these effects that a pod does not tolerate.
 pub(crate) fn untolerated<'n>(spec: &PodSpec, node: &'n Node, effects: &[&str]) -> Vec<&'n Taint> {
     let repels = |taint: &&Taint| {
         effects.contains(&taint.effect.as_str())
@@ -128,7 +128,7 @@ pub(crate) fn untolerated<'n>(spec: &PodSpec, node: &'n Node, effects: &[&str]) 
     node.spec.taints.iter().filter(repels).collect()
 }
 
-/// It is cordoned, and the pod does not go there regardless.
+/// Whether the node is cordoned and the pod does not tolerate that.
 pub(super) fn is_closed(spec: &PodSpec, node: &Node) -> bool {
     let taint = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     node.spec.unschedulable && !spec.tolerations.iter().any(|toleration| toleration.tolerates(&taint))

@@ -1,7 +1,7 @@
-//! The scheduler's own picture of the cluster: which nodes there are, and what is taken on each.
+//! The scheduler's snapshot of the cluster: the nodes, and what is in use on each.
 //!
-//! It is fed by changes of pods and nodes, and by the scheduler's own decisions before they are written, so that
-//! pods decided together do not take the same place. Pods that are alike are counted, not listed.
+//! It is updated by events of pods and nodes, and by the scheduler's own decisions before they are written, so that
+//! pods that are decided together do not take the same capacity. Equal pods are counted, not listed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,43 +15,43 @@ use crate::control::view::{Node, Pod};
 use crate::sim::NODES;
 use crate::store::{Key, Object};
 
-/// What pods must have in common to be one to other pods.
+/// The properties of a pod that other pods' constraints can match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Group {
     pub namespace: String,
     pub labels: BTreeMap<String, String>,
-    /// They are being deleted.
+    /// Pods that are being deleted.
     pub leaving: bool,
-    /// Their required anti-affinity, as text.
+    /// Their required anti-affinity, serialised.
     anti: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Members {
     pub count: u32,
-    /// Which pods they do not want near themselves.
+    /// Their parsed required anti-affinity terms.
     pub anti: Arc<[Term]>,
 }
 
-/// Address, protocol and number of a port of the node that a pod takes.
+/// Address, protocol and number of a host port in use.
 pub(super) type Port = (String, String, i64);
 
-/// A node, with what is taken on it.
+/// A node, with what is in use on it (kube-scheduler: `NodeInfo`).
 #[derive(Debug, Default)]
 pub(super) struct Place {
     /// `None` when pods name a node that does not exist.
     pub node: Option<Arc<Node>>,
     pub allocatable: Resources,
     pub taken: Resources,
-    /// Thousandths of a CPU and bytes that are taken to be used, for comparing nodes.
+    /// Millicores and bytes assumed in use, for scores.
     pub assumed: (i128, i128),
     pub groups: BTreeMap<Group, Members>,
     pub ports: HashMap<Port, u32>,
-    /// How many pods of each owner are here, by its uid.
+    /// Number of pods on the node per owner uid.
     pub owners: HashMap<String, u32>,
 }
 
-/// A pod, as far as it takes something from its node.
+/// The share of a pod in its node's usage.
 #[derive(Debug)]
 struct Placed {
     node: String,
@@ -69,7 +69,7 @@ pub(super) struct Picture {
     pods: HashMap<Key, Placed>,
 }
 
-/// The ports of its node that a pod takes.
+/// Returns the host ports of a pod.
 pub(super) fn ports(pod: &Pod) -> Vec<Port> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
     let containers = pod.spec.containers.iter().chain(sidecars);
@@ -78,12 +78,12 @@ pub(super) fn ports(pod: &Pod) -> Vec<Port> {
 }
 
 impl Picture {
-    /// The nodes that exist, in the order of their names.
+    /// Returns the nodes that exist, sorted by name.
     pub fn places(&self) -> impl Iterator<Item = (&str, &Node, &Place)> {
         self.places.iter().filter_map(|(name, place)| Some((name.as_str(), place.node.as_deref()?, place)))
     }
 
-    /// Forgets what does not exist any longer, asked for by storage, namespace and name.
+    /// Removes pods and nodes that no longer exist; `exists` takes storage, namespace and name.
     pub fn keep(&mut self, exists: impl Fn(&str, &str, &str) -> bool) {
         let gone = self.pods.keys().filter(|key| !exists(&key.storage, &key.namespace, &key.name));
         for key in gone.cloned().collect::<Vec<_>>() {
@@ -95,7 +95,7 @@ impl Picture {
         }
     }
 
-    /// A node is there, or has changed.
+    /// Records a new or changed node.
     pub fn see_node(&mut self, object: &Object) {
         let node = object.view::<Node>();
         let place = self.places.entry(object.name.to_string()).or_default();
@@ -110,7 +110,7 @@ impl Picture {
         self.tidy(name);
     }
 
-    /// A pod as it is stored, which has a node or needs none any longer. Answers whether it gave something up that it had taken.
+    /// Records a stored pod that is bound or terminated. Returns whether it released capacity.
     pub fn see_pod(&mut self, key: &Key, pod: &Pod) -> bool {
         let had = self.forget(key);
         let takes = !pod.spec.node_name.is_empty() && !pod.is_finished();
@@ -120,12 +120,12 @@ impl Picture {
         had && !takes
     }
 
-    /// A decision that is about to be written.
+    /// Counts a pod on a node before its binding is written.
     pub fn promise(&mut self, key: &Key, pod: &Pod, node: &str) {
         self.place(key, pod, node);
     }
 
-    /// The pod is gone, or the decision about it came to nothing. Answers whether it had taken something.
+    /// Removes a pod that is gone or whose binding failed. Returns whether it had used capacity.
     pub fn forget(&mut self, key: &Key) -> bool {
         let Some(placed) = self.pods.remove(key) else { return false };
         if let Some(place) = self.places.get_mut(&placed.node) {
@@ -139,7 +139,7 @@ impl Picture {
         let asked = Resources::of_pod(&pod.spec);
         let required = &pod.spec.affinity["podAntiAffinity"];
         let anti = items(required, "requiredDuringSchedulingIgnoredDuringExecution");
-        // A pod with more was bound by somebody else than the scheduler.
+        // A pod with more terms was bound by another client than the scheduler.
         let anti = &anti[..anti.len().min(super::MOST_TERMS)];
         let group = Group {
             namespace: key.namespace.to_string(),
@@ -160,7 +160,7 @@ impl Picture {
         self.pods.insert(key.clone(), placed);
     }
 
-    /// A node that is gone is remembered only as long as pods are on it.
+    /// Removes a node that does not exist when no pod is left on it.
     fn tidy(&mut self, name: &str) {
         if self.places.get(name).is_some_and(|place| place.node.is_none() && place.taken.pods == 0) {
             self.places.remove(name);

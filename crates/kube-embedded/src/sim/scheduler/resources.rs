@@ -1,7 +1,7 @@
-//! What pods ask for and nodes have, in whole numbers.
+//! Requests of pods and allocatable amounts of nodes, as integers.
 //!
-//! Sums are `i128`: each amount of an object fits `i64`, so that no number of pods makes a sum saturate. A sum that
-//! saturated would stay wrong after the pod is gone.
+//! Sums are `i128`: each amount of an object fits `i64`, so no number of pods makes a sum saturate. A saturated sum
+//! would stay wrong after pods are removed.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use crate::control::view::PodSpec;
 
-/// What a container that asks for nothing is taken to use when nodes are compared: thousandths of a CPU, and bytes.
+/// Amounts assumed for containers without requests when nodes are scored: millicores and bytes.
 const ASSUMED_CPU: i128 = 100;
 const ASSUMED_MEMORY: i128 = 200 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resources {
-    /// Thousandths of a CPU.
+    /// Millicores.
     pub cpu: i128,
     pub memory: i128,
     pub storage: i128,
     pub pods: i128,
-    /// Huge pages and what nodes advertise beyond the usual.
+    /// Huge pages and extended resources.
     pub others: BTreeMap<String, i128>,
 }
 
@@ -42,12 +42,12 @@ impl Resources {
         found
     }
 
-    /// What a node's `allocatable` says.
+    /// The amounts of a node's `allocatable`.
     pub fn of_node(allocatable: &Value) -> Self {
         Self::of(&amounts::read(allocatable))
     }
 
-    /// What a pod asks for, itself counted.
+    /// The requests of a pod; the pod itself counts as one.
     pub fn of_pod(spec: &PodSpec) -> Self {
         let initial = spec.init_containers.iter().map(|c| (&c.resources, c.restart_policy == "Always"));
         let containers = spec.containers.iter().map(|container| &container.resources);
@@ -56,7 +56,7 @@ impl Resources {
         Self { pods: 1, ..Self::of(&asked) }
     }
 
-    /// The same for comparing nodes, where a container that asks for nothing counts, too.
+    /// The amounts for scores, where containers without requests count with assumed amounts.
     pub fn assumed_of_pod(&self, spec: &PodSpec) -> (i128, i128) {
         let silent = |name: &str| {
             let asks = |resources: &Value| !resources["requests"][name].is_null();
@@ -87,7 +87,7 @@ impl Resources {
         }
     }
 
-    /// What of `asked` does not fit beside `taken`, in Kubernetes' words.
+    /// Returns the reasons why `asked` does not fit beside `taken`, as kube-scheduler words them.
     pub fn lacks(&self, taken: &Self, asked: &Self) -> Vec<String> {
         let mut lacking = Vec::new();
         if taken.pods.saturating_add(asked.pods) > self.pods {
@@ -108,7 +108,7 @@ impl Resources {
         lacking
     }
 
-    /// An empty node of this size could not take it either.
+    /// Whether even an empty node of this size would not fit the pod.
     pub fn never_fits(&self, asked: &Self) -> bool {
         let none = Self::default();
         let mut alone = asked.clone();

@@ -1,4 +1,4 @@
-//! Topology spread constraints: that the pods of a kind are not too unevenly many in one zone or on one node. Pure.
+//! Topology spread constraints: they limit the skew of matching pods between domains. Pure: no I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,15 +13,15 @@ use crate::selector::Labels;
 
 const REFUSAL: &str = "node(s) didn't match pod topology spread constraints";
 
-/// One constraint, with what is there already.
+/// One constraint, with the matching pods that exist.
 #[derive(Debug)]
 struct Constraint {
     topology: String,
     max_skew: i64,
     min_domains: usize,
-    /// The pod itself will count.
+    /// The pod itself matches the selector.
     counts_itself: bool,
-    /// Matching pods by the value of the topology's label.
+    /// Number of matching pods per domain, by the value of the topology label.
     matching: HashMap<String, i64>,
 }
 
@@ -29,13 +29,13 @@ struct Constraint {
 pub(super) struct Spread(Vec<Constraint>);
 
 impl Spread {
-    /// The constraints with this `whenUnsatisfiable`.
+    /// Evaluates the constraints with this `whenUnsatisfiable`.
     pub fn of(wishes: &Wishes<'_>, picture: &Picture, when: &str) -> Self {
         let constraints = &wishes.pod.spec.topology_spread_constraints;
         let wanted: Vec<&Value> =
             constraints.iter().filter(|constraint| text(constraint, "whenUnsatisfiable") == when).collect();
         let keys: Vec<&str> = wanted.iter().map(|constraint| text(constraint, "topologyKey")).collect();
-        // Only nodes with the labels of all constraints count. No node has as many labels as a hostile pod has constraints.
+        // Only nodes with the topology labels of all constraints count. No node has as many labels as a hostile pod has constraints.
         let has_all = |node: &Node| keys.iter().all(|key| node.metadata.labels.contains_key(*key));
         let eligible: Vec<_> = picture.places().filter(|(_, node, _)| has_all(node)).collect();
         let read = |constraint: &&Value| {
@@ -87,7 +87,7 @@ impl Spread {
         self.0.is_empty()
     }
 
-    /// How many matching pods are where a node is.
+    /// Number of matching pods in the domains of a node.
     pub fn crowd(&self, node: &Node) -> i64 {
         let here = |constraint: &Constraint| {
             let value = node.metadata.labels.get(&constraint.topology);
@@ -97,7 +97,7 @@ impl Spread {
     }
 }
 
-/// Which pods count: those of the selector, with the pod's own values of `matchLabelKeys`.
+/// The selector of a constraint, with the pod's own values of `matchLabelKeys`.
 fn selector(constraint: &Value, labels: &BTreeMap<String, String>) -> Labels {
     let mut selector = constraint["labelSelector"].clone();
     for key in texts(constraint, "matchLabelKeys") {
@@ -108,7 +108,7 @@ fn selector(constraint: &Value, labels: &BTreeMap<String, String>) -> Labels {
     Labels::from_object(&selector).unwrap_or_else(|_| Labels::nothing())
 }
 
-/// Whether the pods of a node count, by the constraint's policies.
+/// Whether the pods of a node count, by the constraint's inclusion policies.
 fn counts(constraint: &Value, wishes: &Wishes<'_>, node: &Node) -> bool {
     let by_affinity =
         text(constraint, "nodeAffinityPolicy") == "Ignore" || is_selected(&wishes.pod.spec, node);

@@ -1,4 +1,4 @@
-//! Pods that find a node, and pods that do not, with the reasons.
+//! Tests of the scheduler: pods that are bound, and pods that are unschedulable, with the messages.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn asking(cpu: &str) -> Value {
     json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}])
 }
 
-/// The node of a pod, or why it has none.
+/// Returns the node of a pod, or the message why it has none.
 async fn place(world: &World, name: &str) -> String {
     let pod = world.get(&format!("{PODS}/{name}")).await;
     if let Some(node) = pod["spec"]["nodeName"].as_str() {

@@ -1,4 +1,4 @@
-//! What the volumes of a pod mean for where it can go.
+//! Volume filters: where a pod can run because of its claims.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ pub(super) const CLAIMS: &str = "persistentvolumeclaims";
 pub(super) const VOLUMES: &str = "persistentvolumes";
 pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
 
-/// Which node a claim is waiting to be provisioned for.
+/// Annotation of a claim: the node for which its volume is to be provisioned.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    /// The node selectors of its volumes: the node must match each.
+    /// The node affinity of its bound volumes: a node must match each.
     pub reachable: Vec<Value>,
-    /// Claims whose volume is made when it is known where the pod goes.
+    /// Claims with delayed binding, provisioned when the pod's node is chosen.
     pub to_provision: Vec<Arc<Object>>,
 }
 
-/// The claims of a pod: name, and the volume that it is made for by the pod itself, if so.
+/// The claims of a pod: the name, and whether it is generated for an ephemeral volume of the pod.
 fn claims(pod: &Pod) -> impl Iterator<Item = (String, bool)> {
     pod.spec.volumes.iter().filter_map(|volume| {
         if let Some(name) = volume["persistentVolumeClaim"]["claimName"].as_str() {
@@ -35,7 +35,7 @@ fn claims(pod: &Pod) -> impl Iterator<Item = (String, bool)> {
     })
 }
 
-/// What can be said before any node is looked at; `Err` is why none will do.
+/// Checks that do not depend on a node; `Err` is the message why no node fits.
 pub(super) fn look(context: &Context, pod: &Pod) -> Result<Volumes, String> {
     let mut found = Volumes::default();
     let mut unbound = false;
@@ -76,7 +76,7 @@ pub(super) fn look(context: &Context, pod: &Pod) -> Result<Volumes, String> {
     Ok(found)
 }
 
-/// Its class binds when a pod that uses it has been scheduled.
+/// Whether the claim's class binds only when a pod that uses it is scheduled.
 fn waits_for_consumer(context: &Context, claim: &Value) -> bool {
     let class = text(&claim["spec"], "storageClassName");
     let class = context.store.get(CLASSES, "", class).map(|class| class.value());

@@ -1,4 +1,4 @@
-//! Storage budgets: totals that equal a recount, and writes that are refused or allowed.
+//! Tests of storage budgets: totals equal a recount, and writes are refused or allowed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::super::{Change, CommitError, Expect, Op, Options, Store};
 use super::*;
 
 const LABEL: &str = "team";
-/// Its value comes before that of [`LABEL`].
+/// Takes precedence over [`LABEL`].
 const OWNER: &str = "owner";
 
 fn options(limit: u64, capacity: u64) -> Options {
@@ -99,9 +99,9 @@ fn assert_counted(store: &Store) {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// An object of a namespace (0 is cluster-scoped), its label, and its size; without a size it is deleted.
+    /// Creates or updates an object of a namespace (0 is cluster-scoped) with a label and a size; deletes it without a size.
     Object(u8, u8, u8, Option<u16>),
-    /// The label of a namespace; 9 deletes the namespace.
+    /// Sets the label of a namespace; 9 deletes the namespace.
     Namespace(u8, u8),
     Restart,
 }
@@ -166,7 +166,7 @@ async fn writes_that_grow_a_full_group_are_refused_and_others_are_not() {
     }
     let (first, second) = (map("acme-a", "first"), map("acme-b", "second"));
     write(&store, &first, None, 6_000, Allowance::Nothing).await.unwrap();
-    // A label of its own does not lead an object out of the group of its namespace.
+    // The object's own label does not move it out of the group of its namespace.
     let refused = write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap_err();
     let used = store.storage_used("acme").unwrap();
     let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
@@ -211,7 +211,7 @@ async fn over_budget_the_cluster_makes_small_changes_and_larger_ones_are_refused
     write(&store, &main, None, 99_900, Allowance::Small).await.unwrap();
     let large = write(&store, &main, None, 150_000, Allowance::Small).await;
     assert!(matches!(large, Err(CommitError::OverBudget(_))), "{large:?}");
-    // New objects use a reserve.
+    // New objects may use the reserve.
     let lease = |n: u32| map("acme", &format!("lease{n}"));
     let mut made = 0;
     while write(&store, &lease(made), None, 1_000, Allowance::Small).await.is_ok() {
@@ -241,7 +241,7 @@ async fn writes_at_once_do_not_exceed_the_budget_together() {
     assert_counted(&store);
 }
 
-/// A namespace with both labels, of the group that its owner names.
+/// Creates a namespace with both labels; its group is the one that `OWNER` names.
 async fn owned(store: &Store, name: &str, team: &str, owner: &str) {
     let key = namespace(name);
     let mut object = document(&key, Some(team), 0);
@@ -268,7 +268,7 @@ async fn first_label_names_the_group_and_others_stand_in_for_it() {
     assert_eq!(store.storage_used("shop"), Some(0));
 }
 
-/// Fills the capacity from four groups, and returns what was refused last.
+/// Fills the capacity from four groups, and returns the last refusal.
 async fn filled(store: &Store) -> CommitError {
     let mut last = None;
     for group in ["a", "b", "c", "d"] {
@@ -301,7 +301,7 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
     assert_eq!(why.to_string(), words);
     assert!((130_000..=140_000).contains(&used(&store)), "{}", used(&store));
 
-    // A group that has little finds room after large groups have filled theirs.
+    // A small group can still write after large groups have filled the capacity.
     write(&store, &namespace("good"), Some("good"), 0, Allowance::Nothing).await.unwrap();
     for n in 0..3 {
         write(&store, &map("good", &format!("o{n}")), None, 1_000, Allowance::Nothing).await.unwrap();
@@ -309,7 +309,7 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
     let large = write(&store, &map("good", "large"), None, 5_000, Allowance::Nothing).await;
     assert!(matches!(large, Err(CommitError::OverBudget(OverBudget::Capacity { .. }))), "{large:?}");
 
-    // What no group owns is not counted, and what does not grow is not refused.
+    // Objects without a group are not counted, and writes that do not grow are not refused.
     write(&store, &map("system", "a"), None, 100_000, Allowance::Nothing).await.unwrap();
     write(&store, &map("a", "o0"), None, 900, Allowance::Nothing).await.unwrap();
     delete(&store, &map("a", "o1")).await;

@@ -1,4 +1,4 @@
-//! The plug is pulled: a child process writes and says what was acknowledged, and is killed.
+//! Crash test: a child process writes and prints each acknowledgement, and is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ const FOLDER: &str = "KUBE_EMBEDDED_CRASH_FOLDER";
 const ROUND: &str = "KUBE_EMBEDDED_CRASH_ROUND";
 const ROUNDS: u64 = 20;
 
-/// Not a test of its own: what the child does when the test below runs this binary again.
+/// The child's main function, not a test of its own: the test below runs this binary again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_until_it_is_killed() {
     let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
@@ -65,7 +65,7 @@ fn acknowledged_writes_survive_sigkill_and_versions_never_go_back() {
             }
             newest = newest.max(version);
             if left == 0 {
-                // Somewhere between two commits, or within one.
+                // At some point between two commits, or within one.
                 std::thread::sleep(Duration::from_micros((round * 613) % 4000));
                 child.kill().unwrap();
             }

@@ -1,4 +1,4 @@
-//! Damage below a store: flipped bytes after an unclean stop, and a file that is missing, unlinked, replaced or truncated.
+//! Damaged store files: flipped bytes after an unclean stop, and a file that is missing, unlinked, replaced or truncated.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ fn store_file(folder: &TempDir) -> PathBuf {
     folder.path().join("store.redb")
 }
 
-/// The files of an open store, as a killed process would leave them.
+/// Copies the files of an open store, as a killed process would leave them.
 fn image(folder: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries
@@ -43,7 +43,7 @@ async fn byte_flips_after_a_kill_are_refused_or_harmless() {
     drop(store);
     let (at_store, _) = files.iter().enumerate().find(|(_, file)| file.0.ends_with("store.redb")).unwrap();
     let after = &files[at_store].1;
-    // The bytes that the last commit wrote, and the head of the file.
+    // The bytes that the last commit wrote, and the file header.
     let changed: Vec<usize> =
         (0..after.len()).filter(|at| *at < 512 || before.get(*at) != Some(&after[*at])).collect();
     let mut seed = 7_u64;
@@ -142,7 +142,7 @@ async fn missing_store_file_is_not_replaced_by_an_empty_one() {
 fn creation_that_was_interrupted_begins_anew() {
     let folder = TempDir::new().unwrap();
     drop(open(&folder).unwrap());
-    // The mark is made first: without the store file nothing was acknowledged yet.
+    // The mark is created first: without the store file nothing has been acknowledged.
     fs::remove_file(store_file(&folder)).unwrap();
     assert_eq!(open(&folder).unwrap().version(), 0);
 }

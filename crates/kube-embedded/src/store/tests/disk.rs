@@ -1,4 +1,4 @@
-//! The file: what survives closing it, what is said when it is not what it should be.
+//! Tests of the store file: what survives a restart, and the errors of damaged or unavailable files.
 
 use std::fs;
 use std::io;
@@ -66,7 +66,7 @@ async fn writers_at_the_same_time_share_a_commit() {
     assert_eq!(store.version(), 300);
     assert!(store.groups() <= 30, "300 transactions took {} commits", store.groups());
 
-    // One of each pair loses, alone.
+    // One write of each pair conflicts; the others succeed.
     let twice = names[..50].iter().chain(&names[..50]);
     let results = join_all(twice.enumerate().map(|(at, name)| {
         let version = store.get("configmaps", "n", name).unwrap().version;
@@ -84,7 +84,7 @@ async fn a_file_that_is_mostly_empty_shrinks_when_it_is_opened() {
     let store = open(&folder).unwrap();
     store.commit((0..12).map(|n| create(&format!("a{n}"))).collect()).await.unwrap();
     for n in 1..12 {
-        // Digits that do not repeat, so that they cannot be compressed away.
+        // Non-repeating digits, which do not compress.
         let long: String =
             (0..60_000_u64).map(|i| (i * n).wrapping_mul(6_364_136_223_846_793_005).to_string()).collect();
         let name = format!("a{n}");
@@ -114,7 +114,7 @@ fn a_second_opener_is_told_which_folder_is_in_use() {
     assert!(open(&folder).is_ok());
 }
 
-/// Damages the closed file of a small store.
+/// A function that damages the closed file of a small store.
 type Damage = fn(&mut Vec<u8>);
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_damaged_file_is_named_and_never_replaced() {
             for at in places {
                 bytes[at] = b'N';
             }
-            // Only what was not closed is verified: this byte of redb's head says so.
+            // redb verifies only files that were not closed; this byte of its header marks that.
             bytes[9] = (bytes[9] | 2) & !4;
         }),
     ];
@@ -173,7 +173,7 @@ async fn a_file_of_another_format_is_refused() {
     assert!(matches!(open(&folder), Err(OpenError::Damaged { .. })), "a redb file of somebody else");
 }
 
-/// A disk in memory that can be told to fail: writes, or only the sync after them.
+/// An in-memory disk with faults on demand: failing writes, or only failing syncs.
 #[derive(Clone, Debug, Default)]
 struct Faulty {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -247,7 +247,7 @@ async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
     let seen = watch.next().await.unwrap();
     assert_eq!((seen.len(), seen[0].object.name.as_ref(), seen[0].version), (1, "d", 3));
     let expected = names(&store.list("configmaps", None));
-    // Fails once more, and is closed before another write: what was refused does not come back.
+    // Fails once more and is closed before another write: the refused write does not come back.
     disk.no_writes.store(true, Ordering::SeqCst);
     assert!(store.commit(vec![create("e")]).await.is_err());
     disk.no_writes.store(false, Ordering::SeqCst);
@@ -269,7 +269,7 @@ async fn failed_fsync_ends_all_writing_and_says_so() {
     let outcome = store.commit(vec![create("b")]).await;
     assert!(matches!(outcome, Err(CommitError::Unknown(_))), "{outcome:?}");
     failed.await;
-    // The disk seems to work again, but what it lost is not known.
+    // The disk seems to work again, but the lost content is unknown.
     disk.no_sync.store(false, Ordering::SeqCst);
     let refused = store.commit(vec![create("c")]).await;
     assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
@@ -283,7 +283,7 @@ async fn failed_fsync_ends_all_writing_and_says_so() {
 
 #[tokio::test]
 async fn document_beyond_every_limit_of_writing_stays_readable() {
-    // A store of an earlier version may hold documents that are larger than what is accepted today.
+    // A store of an earlier release may hold documents above today's limit.
     let text: Vec<u8> =
         [br#"{"metadata":{"resourceVersion":""},"data":""#.as_slice(), &vec![b'x'; 70 << 20], br#""}"#]
             .concat();
@@ -296,7 +296,7 @@ async fn document_beyond_every_limit_of_writing_stays_readable() {
     );
 }
 
-/// A disk with a volatile cache: reads see every write, but what was not synced may be lost, in any order.
+/// A disk with a volatile cache: reads see every write, but unsynced writes may be lost, in any order.
 #[derive(Clone, Debug, Default)]
 struct Volatile(Arc<Mutex<Cached>>);
 
@@ -308,7 +308,7 @@ struct Cached {
 }
 
 impl Volatile {
-    /// The disk after a power cut: each write since the last sync reached it or not, by `seed`.
+    /// Returns the disk after a power cut: `seed` decides for each write since the last sync whether it was persisted.
     fn after_power_cut(&self, mut seed: u64) -> Self {
         let cached = self.0.lock();
         let mut durable = cached.durable.clone();
@@ -336,7 +336,7 @@ impl StorageBackend for Volatile {
         Ok(())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        // The length is kept by the file system's journal.
+        // The file system's journal preserves the length.
         let (mut cached, len) = (self.0.lock(), usize::try_from(len).unwrap());
         cached.seen.resize(len, 0);
         cached.durable.resize(len, 0);
@@ -378,7 +378,7 @@ async fn acknowledged_writes_survive_a_power_cut() {
             newest = made[1].version;
             acknowledged.push(name);
         }
-        // The power goes while further writes are under way.
+        // The power fails during further writes.
         let unanswered = (0..8).map(|n| store.commit(vec![create(&format!("r{round}-late-{n}"))]));
         let (_, cut) = tokio::join!(join_all(unanswered), async {
             tokio::time::sleep(std::time::Duration::from_micros(round * 200)).await;

@@ -1,4 +1,4 @@
-//! A full disk, on a small file system of its own.
+//! Tests of a full disk, on a small tmpfs.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,18 +9,18 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A tmpfs that is unmounted at the end.
+/// A tmpfs that is unmounted on drop.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// `None` where this process may not mount.
+    /// `None` if this process may not mount.
     fn mount(mib: u32) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         let size = format!("size={mib}m");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
         if !mounted.is_ok_and(|output| output.status.success()) {
-            // Not by `eprintln!`, whose output the test harness captures.
+            // Not `eprintln!`: the test harness captures its output.
             let thread = std::thread::current();
             let test = thread.name().unwrap_or_default();
             let _ = writeln!(std::io::stderr(), "skipped: {test}: mounting a tmpfs is not permitted");
@@ -33,12 +33,12 @@ impl SmallDisk {
         self.0.path().join("data")
     }
 
-    /// Takes all free space with a file.
+    /// Fills all free space with a file.
     fn fill(&self) -> PathBuf {
         self.fill_with("filler")
     }
 
-    /// Takes what others have released since.
+    /// Fills the space that others have released since.
     fn fill_rest(&self) {
         self.fill_with("rest");
     }
@@ -65,7 +65,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Text that cannot be compressed away.
+/// Returns text that does not compress.
 fn noise(seed: u64, length: usize) -> String {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let next = || {
@@ -109,13 +109,13 @@ async fn full_disk_still_opens_serves_reads_and_accepts_deletions() {
     for (name, version) in made.drain(..6) {
         store.commit(vec![delete(&name, version)]).await.unwrap();
     }
-    // A removal marks the object first where a finalizer holds it.
+    // A finalizer delays the removal: the object is marked first.
     let (name, version) = made.pop().unwrap();
     let mut marked = document(&name, "");
     marked["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
     let change = Change { key: key(&name), expect: Expect::Version(version), op: Op::Put(marked) };
     store.commit(vec![change]).await.unwrap();
-    // What was removed makes room for less than half of it.
+    // A removal admits less than half of its bytes.
     store.commit(vec![put("small", 99, 1_000)]).await.unwrap();
     drop(store);
 

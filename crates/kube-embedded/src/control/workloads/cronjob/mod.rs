@@ -1,7 +1,7 @@
-//! `CronJobs`: a Job at each time of a schedule.
+//! The CronJob controller: creates a Job at each time of a schedule.
 //!
-//! The name of a Job is made of its time, so that none is started twice. A schedule that is changed holds from then
-//! on: times of the new one that have passed already are not made up for.
+//! The name of a Job is derived from its scheduled time, so no Job is started twice. A changed schedule applies from the change
+//! on: earlier times of the new schedule are not made up for.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -34,7 +34,7 @@ const CRON_JOBS: &str = "cronjobs.batch";
 const COMPONENT: &str = "cronjob-controller";
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
-/// Remembers, by uid, from when on a changed schedule holds. Where that is lost, a missed time may be made up for.
+/// By uid: when a changed schedule was observed. If this is lost, a missed time may be made up for.
 #[derive(Default)]
 pub(super) struct CronJobs {
     changed: Mutex<HashMap<Box<str>, Timestamp>>,
@@ -181,7 +181,7 @@ async fn remove(context: &Context, cron: &Object, job: &Object) -> Result<(), Fa
     }
 }
 
-/// The Job of a time, made now or by an earlier pass; `None` if a Job of that name belongs to somebody else.
+/// Returns the Job of a scheduled time, created now or before; `None` if a Job of that name has another owner.
 async fn start(
     context: &Context,
     object: &Object,
@@ -220,7 +220,7 @@ fn new_job(object: &Object, cron: &CronJob, due: Timestamp) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"]})
 }
 
-/// `2026-01-02T03:04:05Z`, or with the offset of the zone.
+/// `2026-01-02T03:04:05Z`, or with the offset of the time zone.
 fn local_time(zone: &str, at: Timestamp) -> String {
     let zone = schedule::time_zone(zone).unwrap_or(jiff::tz::TimeZone::UTC);
     let text = at.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();

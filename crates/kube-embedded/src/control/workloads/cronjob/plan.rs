@@ -1,4 +1,4 @@
-//! What is to be done about a `CronJob`: which of its Jobs go, whether one is started, when to look again. Pure.
+//! Decisions about a `CronJob`: Jobs to delete, a Job to start, the next reconcile. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -10,10 +10,10 @@ use super::view::{CronJob, Status};
 use crate::control::workloads::job::view::{COMPLETE, Job};
 use crate::rules::workloads::schedule::{self, Schedule};
 
-/// So many starts may be missed before somebody is told.
+/// More missed start times than this cause a warning Event.
 const MANY: i64 = 100;
 
-/// Something to be told about the `CronJob`.
+/// An Event about the `CronJob`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Note {
     pub warning: bool,
@@ -23,11 +23,11 @@ pub struct Note {
 
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Places of Jobs that have ended and are too many to be kept.
+    /// Indexes of finished Jobs beyond the history limits.
     pub outdated: Vec<usize>,
     pub status: Status,
     pub notes: Vec<Note>,
-    /// The time of the Job that is to be started now.
+    /// The scheduled time of the Job to start now.
     pub start: Option<Timestamp>,
     /// Active Jobs, by name, that it replaces.
     pub replaces: Vec<String>,
@@ -40,7 +40,7 @@ impl Plan {
     }
 }
 
-/// `jobs` are all that the `CronJob` manages. Before `not_before` nothing is started.
+/// `jobs` are all Jobs of the `CronJob`. Nothing is started before `not_before`.
 pub fn decide(cron: &CronJob, jobs: &[Arc<Job>], not_before: Option<Timestamp>, now: Timestamp) -> Plan {
     let mut plan = Plan { outdated: outdated(cron, jobs), status: cron.status.clone(), ..Plan::default() };
     let gone: Vec<&str> = plan.outdated.iter().map(|at| jobs[*at].metadata.uid.as_str()).collect();
@@ -60,7 +60,7 @@ pub fn decide(cron: &CronJob, jobs: &[Arc<Job>], not_before: Option<Timestamp>, 
     plan
 }
 
-/// The oldest of those that have ended, beyond the limits.
+/// The oldest finished Jobs beyond the history limits.
 fn outdated(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<usize> {
     let beyond = |limit: Option<i64>, success: bool| {
         let ended = |at: &usize| jobs[*at].outcome().is_some_and(|end| (end.r#type == COMPLETE) == success);
@@ -77,7 +77,7 @@ fn outdated(cron: &CronJob, jobs: &[Arc<Job>]) -> Vec<usize> {
     [beyond(spec.successful_jobs_history_limit, true), beyond(spec.failed_jobs_history_limit, false)].concat()
 }
 
-/// What has become of the Jobs since the last look.
+/// Updates the list of active Jobs from the observed ones.
 fn follow(plan: &mut Plan, jobs: &[Arc<Job>]) {
     for job in jobs {
         let listed = plan.status.active.iter().any(|active| active.uid == job.metadata.uid);
@@ -159,7 +159,7 @@ pub fn job_name(cron: &str, due: Timestamp) -> String {
     format!("{cron}-{}", due.as_second() / 60)
 }
 
-/// The last time after `since` that has come, and about how many have.
+/// Returns the most recent scheduled time after `since`, and about how many have passed.
 fn recent(
     since: Timestamp,
     times: &Schedule,
@@ -177,7 +177,7 @@ fn recent(
     let pause = second.as_second().saturating_sub(first.as_second()).max(1);
     let elapsed = now.as_second().saturating_sub(first.as_second());
     let missed = elapsed.checked_div(pause).unwrap_or(0).saturating_add(1);
-    // Times need not be evenly spaced: begin one pause early and walk.
+    // Times need not be evenly spaced: begin one interval early and iterate.
     let begin = first
         .checked_add(SignedDuration::from_secs(missed.saturating_sub(2).saturating_mul(pause)))
         .unwrap_or(first);
@@ -185,12 +185,12 @@ fn recent(
     Ok((walk.take_while(|at| *at <= now).last(), missed))
 }
 
-/// Up to when times have been met.
+/// The time up to which the schedule has been processed.
 pub fn met_until(cron: &CronJob, now: Timestamp) -> Timestamp {
     cron.status.last_schedule_time.or(cron.metadata.creation_timestamp).unwrap_or(now)
 }
 
-/// When it is due next, all times that have come being met.
+/// Returns the next scheduled time, all past times being processed.
 pub fn after(met: Timestamp, times: &Schedule, now: Timestamp) -> Option<Timestamp> {
     let last = match recent(met, times, now) {
         Ok((Some(last), _)) => last,

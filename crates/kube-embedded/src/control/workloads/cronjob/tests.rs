@@ -1,4 +1,4 @@
-//! `CronJobs` through the hours of a held clock.
+//! Tests of `CronJobs` under a manual clock.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::control::world::World;
 const CRONS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-/// A world in which the `CronJob` `c` has been made, at 03:04:05.
+/// A cluster with the `CronJob` `c`, created at 03:04:05.
 struct Scene(World);
 
 impl Scene {
@@ -38,7 +38,7 @@ impl Scene {
             .collect()
     }
 
-    /// All pods end.
+    /// Terminates all pods with this phase.
     async fn end_pods(&self, phase: &str) {
         for pod in self.0.list("/api/v1/namespaces/default/pods").await {
             if pod["status"]["phase"] == "Pending" {

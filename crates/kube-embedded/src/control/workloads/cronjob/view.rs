@@ -1,4 +1,4 @@
-//! A `CronJob` as its controller reads it, and its status as it is written.
+//! A `CronJob` as its controller reads it, and its status.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -40,7 +40,7 @@ pub struct Status {
     pub last_successful_time: Option<Timestamp>,
 }
 
-/// A Job that runs.
+/// A reference to an active Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Reference {

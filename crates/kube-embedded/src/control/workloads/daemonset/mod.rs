@@ -1,9 +1,9 @@
-//! DaemonSets: one pod on every node that the template allows.
+//! The DaemonSet controller: one pod on every node that the template allows.
 //!
-//! A pass finds the set's revision, looks at each node with its pods (`plan::Site`), decides (`plan`), makes and removes
-//! pods, and tells in the status what it had seen. The scheduler puts each pod on the node that it was made for (`pod`).
+//! A reconcile finds the set's revision, collects each node with its pods (`plan::Site`), decides (`plan`), creates and deletes
+//! pods, and writes the observed state to the status. The scheduler binds each pod to the node that it was created for (`pod`).
 //!
-//! Elsewhere: whether a node's labels and taints allow a pod (`crate::sim::scheduler`, which asks the same of all pods).
+//! See also: `crate::sim::scheduler` evaluates node labels and taints, for all pods alike.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -37,7 +37,7 @@ use crate::store::{Event, EventKind, Key, Object};
 const SETS: &str = "daemonsets.apps";
 const NODES: &str = "nodes";
 const COMPONENT: &str = "daemonset-controller";
-/// How many pods are made or removed before looking again.
+/// Maximum number of pods created or deleted per reconcile.
 const BURST: usize = 250;
 
 #[derive(Default)]
@@ -91,7 +91,7 @@ impl Controller for DaemonSets {
     }
 }
 
-/// Something about a node that may matter to where pods can be. Its status, which changes often, does not.
+/// Whether the change of a node may affect placement. Its status, which changes often, does not.
 fn is_news(event: &Event) -> bool {
     let Some(before) = &event.previous else { return true };
     let (before, now) = (before.view::<Node>(), event.object.view::<Node>());
@@ -101,18 +101,18 @@ fn is_news(event: &Event) -> bool {
 }
 
 fn selector(set: &Object) -> Labels {
-    // A stored selector has been checked.
+    // A stored selector is valid.
     Labels::from_object(&set.view::<DaemonSet>().spec.selector).unwrap_or_else(|_| Labels::nothing())
 }
 
-/// The revision of the set's template, and those before it.
+/// The revision of the set's template, and older ones.
 struct Version {
     hash: String,
     old: Vec<Arc<Object>>,
     collisions: i64,
 }
 
-/// Finds the revision of the template in the set's history, or writes it down. It is always the newest.
+/// Finds the revision of the template in the history, or creates it. It is always the newest.
 async fn version(
     context: &Context,
     owner: &Owner<'_>,
@@ -137,7 +137,7 @@ async fn version(
         }
     };
     let hash = current.label(POD_LABEL).unwrap_or(&current.name).to_owned();
-    // Two may be the same when one was adopted: the newer one stays, with the pods of both.
+    // Two may be equal after an adoption: the newer one stays, with the pods of both.
     for double in same {
         for pod in pods.iter().filter(|pod| pod.label(POD_LABEL) == double.label(POD_LABEL)) {
             let mut document = pod.value();
@@ -149,11 +149,11 @@ async fn version(
     Ok(Version { hash, old, collisions })
 }
 
-/// All nodes, and those that there are not but for which there are pods.
+/// Returns all nodes, and nodes that do not exist but have pods.
 fn sites(context: &Context, set: &DaemonSet, hash: &str, pods: &[Arc<Object>], now: Timestamp) -> Vec<Site> {
     let mut sites: BTreeMap<String, Site> = BTreeMap::new();
     let spec = pod::tolerant(&set.spec.template["spec"]);
-    // What was stored has been checked against its kind.
+    // A stored template is valid.
     let spec: PodSpec = serde_json::from_value(spec).unwrap_or_default();
     for node in context.store.list(NODES, None).objects {
         let (wanted, tolerated) = place(&spec, &node.view::<Node>());
@@ -162,7 +162,7 @@ fn sites(context: &Context, set: &DaemonSet, hash: &str, pods: &[Arc<Object>], n
     }
     for object in pods {
         let pod = object.view::<Pod>();
-        // One that has ended and is going is nobody's concern any more.
+        // A finished pod that is being deleted does not count.
         let gone = pod.is_finished() && object.deleting;
         if let Some(node) = pod::node_of(&pod).filter(|_| !gone) {
             let unknown = || Site { node: node.to_owned(), ..Site::default() };
@@ -173,7 +173,7 @@ fn sites(context: &Context, set: &DaemonSet, hash: &str, pods: &[Arc<Object>], n
     sites.into_values().collect()
 }
 
-/// Whether a pod should be on a node, and whether one that is there may stay.
+/// Whether a pod should run on a node, and whether an existing one may continue.
 fn place(spec: &PodSpec, node: &Node) -> (bool, bool) {
     let named = spec.node_name.is_empty() || spec.node_name == node.metadata.name;
     if !named || !is_selected(spec, node) {
@@ -204,7 +204,7 @@ fn member(set: &DaemonSet, hash: &str, object: &Object, pod: &Pod, now: Timestam
 }
 
 impl DaemonSets {
-    /// What to do now, and when pods that have failed again and again may be made anew.
+    /// Returns the plan, and when repeatedly failing pods may be created again.
     fn plan(
         &self,
         context: &Context,
@@ -246,7 +246,7 @@ fn tell_ended(context: &Context, set: &Object, ended: &Ended) {
     }
 }
 
-/// Makes pods, one, two, four, ... until one is refused, then removes those that go.
+/// Creates pods in batches of 1, 2, 4, ... until one fails, then deletes pods.
 async fn act(
     context: &Context,
     owner: &Owner<'_>,
@@ -303,7 +303,7 @@ async fn tell(context: &Context, object: &Object, status: Value) -> Result<(), F
     Ok(())
 }
 
-/// Forgets the oldest revisions beyond the limit, but none that pods are of.
+/// Deletes the oldest revisions beyond the history limit, except those in use by pods.
 async fn forget_old(
     context: &Context,
     set: &DaemonSet,

@@ -1,6 +1,6 @@
-//! How soon a failed pod of a DaemonSet is made anew on the same node: at once, then after 1 s, 2 s, 4 s, ...
+//! Backoff for failed pods of a DaemonSet, per node: created again at once, then after 1 s, 2 s, 4 s, ...
 //!
-//! This is kept in memory only. Forgetting it costs one attempt too early.
+//! In memory only; after a restart at most one attempt comes too early.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 const FIRST: SignedDuration = SignedDuration::from_secs(1);
 const LONGEST: SignedDuration = SignedDuration::from_mins(15);
 
-/// By the set's uid and the node's name: until when to wait, and for how long that was.
+/// By the set's uid and the node's name: the end of the wait, and its length.
 #[derive(Default)]
 pub struct Pace(Mutex<HashMap<(String, String), (Timestamp, SignedDuration)>>);
 
 impl Pace {
-    /// Whether a pod may be made anew now; if so, the next must wait. `Err` says until when.
+    /// Whether a pod may be created again now; if so, the next one must wait longer. `Err` is the end of the wait.
     pub fn step(&self, set: &str, node: &str, now: Timestamp) -> Result<(), Timestamp> {
         let mut waits = self.0.lock();
         waits.retain(|_, (until, _)| now.duration_since(*until) <= LONGEST);

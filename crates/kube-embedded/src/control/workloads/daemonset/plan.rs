@@ -1,39 +1,39 @@
-//! Which pods a DaemonSet makes and removes, node by node. Pure.
+//! The pods that a DaemonSet creates and deletes, node by node. Pure: no I/O, no clock.
 //!
-//! First every node gets the pods that it should have ([`manage`]). Only when nothing is left to do there, pods of an
-//! old template are replaced ([`roll`]): either an old one is removed and the next look makes the new one, or, with a
-//! surge, the new one is made beside it and the old one goes when the new one is available.
+//! First every node gets its desired pods ([`manage`]). Only when nothing is left to do there, pods of an
+//! old template are replaced ([`roll`]): either an old pod is deleted and the next reconcile creates the new one, or, with
+//! `maxSurge`, the new pod is created beside it and the old one is deleted when the new one is available.
 
 #![warn(clippy::arithmetic_side_effects)]
 
 use jiff::Timestamp;
 
-/// How far a pod has come.
+/// The health of a pod, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     Failed,
     Succeeded,
     Unready,
-    /// Ready, but not for long enough.
+    /// Ready, but not for `minReadySeconds` yet.
     Ready,
     Available,
 }
 
-/// A pod, on a node or meant for it.
+/// A pod that is bound to a node or created for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
     pub health: Health,
     pub deleting: bool,
-    /// It has a node, as opposed to being meant for one.
+    /// Bound to the node, as opposed to created for it.
     pub placed: bool,
     pub created: Option<Timestamp>,
-    /// It was made from the newest template.
+    /// Created from the newest template.
     pub updated: bool,
 }
 
 impl Member {
-    /// The order in which the pods of a node count: the first is the one that stays.
+    /// The order of a node's pods: the first is the one to keep.
     fn rank(&self) -> (bool, Option<Timestamp>, &str) {
         (!self.placed, self.created, &self.name)
     }
@@ -43,20 +43,20 @@ impl Member {
     }
 }
 
-/// A node, with the pods of the set that are on it or meant for it.
+/// A node, with the pods of the set that are bound to it or created for it.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     pub node: String,
-    /// A pod should be here; one that is here may stay.
+    /// A pod should run here; an existing one may continue.
     pub wanted: bool,
     pub tolerated: bool,
-    /// There is such a node.
+    /// The node exists.
     pub exists: bool,
     pub members: Vec<Member>,
 }
 
 impl Site {
-    /// The pods that stay unless something is done, oldest first.
+    /// The pods that continue to run, oldest first.
     fn lasting(&self) -> Vec<&Member> {
         let lasts = |member: &&Member| !member.deleting && member.health > Health::Succeeded;
         let mut lasting: Vec<_> = self.members.iter().filter(lasts).collect();
@@ -67,10 +67,10 @@ impl Site {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// On these nodes.
+    /// Names of nodes.
     pub create: Vec<String>,
     pub delete: Vec<String>,
-    /// Pods that have ended, with their nodes: whoever acts may let a while pass.
+    /// Pods that have terminated, with their nodes: their replacement is subject to backoff.
     pub ended: Vec<Ended>,
 }
 
@@ -81,14 +81,14 @@ pub struct Ended {
     pub failed: bool,
 }
 
-/// What every node should have: one pod, or none; `surges` when an old and a new one may meet.
+/// One pod per node, or none. With `surges` an old and a new pod may coexist.
 pub fn manage(sites: &[Site], surges: bool) -> Plan {
     let mut plan = Plan::default();
     for site in sites {
         let names =
             |members: &[&Member]| members.iter().map(|member| member.name.clone()).collect::<Vec<_>>();
         if !site.exists {
-            // Nobody else removes pods that never came to a node which is gone.
+            // No other controller deletes unbound pods created for a node that is gone.
             let stranded: Vec<_> = site.members.iter().filter(|m| !m.placed && !m.deleting).collect();
             plan.delete.extend(names(&stranded));
         } else if site.wanted && site.members.is_empty() {
@@ -116,8 +116,8 @@ pub fn manage(sites: &[Site], surges: bool) -> Plan {
     plan
 }
 
-/// Of the pods of a node that may have two: all but the oldest new and the oldest old one; the old one, too, when it does
-/// not work or the new one does.
+/// The pods to delete on a node that may have two: all but the oldest new and the oldest old one. The old one is deleted too if it
+/// is not ready, or if the new one is available.
 fn superfluous<'a>(lasting: &[&'a Member]) -> Vec<&'a Member> {
     let mut firsts: [Option<&Member>; 2] = [None, None];
     let mut superfluous = Vec::new();
@@ -135,7 +135,7 @@ fn superfluous<'a>(lasting: &[&'a Member]) -> Vec<&'a Member> {
     superfluous
 }
 
-/// The one new and the one old pod of a node; `None` where there are more.
+/// The one new and the one old pod of a node; `None` if there are more.
 fn pair(site: &Site) -> Option<(Option<&Member>, Option<&Member>)> {
     let mut found = (None, None);
     for member in site.members.iter().filter(|member| !member.deleting) {
@@ -147,8 +147,8 @@ fn pair(site: &Site) -> Option<(Option<&Member>, Option<&Member>)> {
     Some(found)
 }
 
-/// Replaces pods of an old template, so that no more than `unavailable` nodes are without a working pod, or no more than
-/// `surge` nodes have two.
+/// Replaces pods of an old template, with at most `unavailable` nodes without an available pod, or at most
+/// `surge` nodes with two pods.
 pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
     let sites = || sites.iter().filter(|site| site.wanted || !site.members.is_empty());
     if surge == 0 {
@@ -175,7 +175,7 @@ pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
             },
         }
     }
-    // A pod that should be elsewhere goes when one works there.
+    // A pod on a node that should have none is deleted when the desired nodes have available pods.
     let wanted = sites().filter(|site| site.wanted).count();
     plan.delete.extend(misplaced.into_iter().take(available.saturating_sub(wanted)));
     plan.create.extend(candidates.into_iter().take(surge.saturating_sub(doubled)));
@@ -193,11 +193,11 @@ fn replace<'a>(sites: impl Iterator<Item = &'a Site>, allowed: usize) -> Vec<Str
                 missing = missing.saturating_add(1);
             }
             Some((Some(new), None)) => missing = missing.saturating_add(usize::from(!new.is_available())),
-            // None at all, or too many: that is put right first.
+            // None, or too many: `manage` corrects that first.
             _ => missing = missing.saturating_add(1),
         }
     }
-    // One that does not work can be replaced at any time.
+    // Pods that are not available can be replaced at any time.
     broken.extend(candidates.into_iter().take(allowed.saturating_sub(missing)));
     broken
 }
@@ -235,9 +235,9 @@ pub fn count(sites: &[Site]) -> Counts {
 mod tests {
     use super::*;
 
-    /// Nodes `a`, `b`, ... separated by blanks. Pods: `A` available, `R` ready, `U` unready, `F` failed; small letters
-    /// are of the old template; `!` after one says that it is being deleted. Before them: `-` no pod is wanted here,
-    /// `~` but one may stay, `0` there is no such node. Pods are named after their node and number.
+    /// Notation: nodes `a`, `b`, ... separated by blanks. Pods: `A` available, `R` ready, `U` unready, `F` failed; lower case
+    /// for the old template; a following `!` means being deleted. Prefixes: `-` no pod is desired here,
+    /// `~` but an existing one may continue, `0` the node does not exist. Pods are named after their node and number.
     fn sites(picture: &str) -> Vec<Site> {
         let mut sites = Vec::new();
         for (text, node) in picture.split(' ').zip('a'..) {

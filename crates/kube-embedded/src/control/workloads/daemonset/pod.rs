@@ -1,4 +1,4 @@
-//! The pods of a DaemonSet: each is made for one node, and stays there whatever befalls the node. Pure.
+//! The pods of a DaemonSet: each is created for one node and tolerates the node's failures. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -11,7 +11,7 @@ use crate::control::workloads::revisions::POD_LABEL;
 
 pub const GENERATION_LABEL: &str = "pod-template-generation";
 
-/// What every such pod tolerates; the last one only where it uses the node's own network.
+/// Tolerations of every such pod; the last one only with the host network.
 #[rustfmt::skip]
 const TOLERATED: [(&str, &str); 7] = [
     ("node.kubernetes.io/not-ready",           "NoExecute"),
@@ -23,8 +23,8 @@ const TOLERATED: [(&str, &str); 7] = [
     ("node.kubernetes.io/network-unavailable", "NoSchedule"),
 ];
 
-/// The spec of a template with what a pod of a DaemonSet tolerates. One that is there already is kept in its place,
-/// without an end.
+/// Returns the template's spec with the tolerations of DaemonSet pods. An existing equal toleration keeps its position and
+/// loses its `tolerationSeconds`.
 pub fn tolerant(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
@@ -44,7 +44,7 @@ pub fn tolerant(spec: &Value) -> Value {
     spec
 }
 
-/// The pod for a node.
+/// Builds the pod for a node.
 pub fn pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str, node: &str) -> Value {
     let mut pod = pods::from_template(owner, &set.spec.template);
     pod["metadata"]["generateName"] = pods::name_prefix(&set.metadata.name).into();
@@ -61,7 +61,7 @@ pub fn pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str, node: &str) -> Value 
     pod
 }
 
-/// The node that a pod is on, or is meant for.
+/// The node that a pod is bound to or created for.
 pub fn node_of(pod: &Pod) -> Option<&str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);

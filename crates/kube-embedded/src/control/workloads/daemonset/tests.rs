@@ -1,4 +1,4 @@
-//! DaemonSets in a cluster whose nodes no kubelet answers for: the test reports what becomes of pods.
+//! Tests of DaemonSets on nodes without kubelet: the test sets the status of pods.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn node(name: &str) -> Value {
         "status": {"allocatable": {"cpu": "1", "pods": "10"}, "capacity": {"cpu": "1", "pods": "10"}}})
 }
 
-/// Its pods go at once when they are deleted: there is no kubelet to end them.
+/// Without grace period, because no kubelet terminates the pods.
 fn template(image: &str) -> Value {
     let spec = json!({"containers": [{"name": "c", "image": image}], "terminationGracePeriodSeconds": 0});
     json!({"metadata": {"labels": {"app": "agent"}}, "spec": spec})
@@ -27,7 +27,7 @@ fn set(more: Value) -> Value {
     json!({"metadata": {"name": "agent"}, "spec": spec})
 }
 
-/// Nodes without taints: a node that is made is not ready and says so.
+/// A cluster with nodes whose initial taints are removed.
 async fn world(nodes: &[&str]) -> World {
     let world = World::without_nodes().await;
     for name in nodes {

@@ -50,13 +50,13 @@ pub struct Status {
 }
 
 impl DaemonSet {
-    /// Whether it replaces pods of an old revision by itself.
+    /// Whether the strategy is `RollingUpdate`.
     pub fn rolls(&self) -> bool {
         self.spec.update_strategy.r#type == "RollingUpdate"
     }
 
-    /// How many pods may be missing, and how many nodes may have two, while those on `nodes` nodes are replaced. Where
-    /// neither may be, one may be missing: else nothing would ever move.
+    /// Returns `maxUnavailable` and `maxSurge` as numbers for `nodes` nodes. If both are zero, one pod may be unavailable;
+    /// otherwise an update could not progress.
     pub fn allowance(&self, nodes: usize) -> (usize, usize) {
         let rolling = &self.spec.update_strategy.rolling_update;
         let of = i64::try_from(nodes).unwrap_or(i64::MAX);
@@ -68,12 +68,12 @@ impl DaemonSet {
         }
     }
 
-    /// A node may have an old pod and a new one for a while.
+    /// Whether a node may have an old and a new pod for a while.
     pub fn surges(&self) -> bool {
         self.rolls() && self.allowance(1).1 > 0
     }
 
-    /// How many times the template has changed, as it was counted before there were revisions.
+    /// The annotation that counts template changes, from before there were revisions.
     pub fn template_generation(&self) -> Option<&str> {
         let number = self.metadata.annotations.get(TEMPLATE_GENERATION)?;
         number.parse::<i64>().is_ok().then_some(number)

@@ -1,4 +1,4 @@
-//! What a Deployment needs next. Pure.
+//! The next step of a Deployment. Pure: no I/O, no clock.
 
 use jiff::Timestamp;
 
@@ -8,28 +8,28 @@ use super::view::{Deployment, Status};
 use super::{status, template};
 use crate::control::workloads::replicaset::view::ReplicaSet;
 
-/// A Deployment and its `ReplicaSets` as they were found.
+/// A Deployment and its `ReplicaSets` as observed.
 pub struct Seen<'a> {
     pub deployment: &'a Deployment,
     pub sets: Sets<'a>,
-    /// Which sets have pods that have not ended, be they on their way out.
+    /// Whether each set has pods that have not terminated, including those being deleted.
     pub have_pods: Vec<bool>,
     pub now: Timestamp,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing but what the Deployment says: a revision, a status.
+    /// Update only the Deployment: revision annotation and status.
     Say { revision: Option<String>, status: Status },
-    /// The set with the Deployment's template lacks notes, or waits for too long or too short.
+    /// Update annotations or `minReadySeconds` of the set with the Deployment's template.
     Note { at: usize, notes: Notes },
-    /// There is no set with the Deployment's template.
+    /// Create the set for the Deployment's template.
     Create { replicas: i64, revision: i64 },
-    /// Sets get other sizes, in this order; some are removed; then the Deployment says how it stands.
+    /// Scale sets in this order, delete some, then update the Deployment's status.
     Proceed { sizes: Vec<Size>, remove: Vec<usize>, status: Status },
 }
 
-/// Finds the set that has the Deployment's template: of several the oldest.
+/// Finds the set with the Deployment's template; the oldest if there are several.
 pub fn sets<'a>(deployment: &Deployment, mut all: Vec<&'a ReplicaSet>) -> Sets<'a> {
     all.sort_by_key(|set| (set.metadata.creation_timestamp, &set.metadata.name));
     let current = all.iter().position(|set| template::same(&set.spec.template, &deployment.spec.template));
@@ -79,7 +79,7 @@ pub fn decide(seen: &Seen<'_>) -> Step {
     Step::Proceed { sizes, remove, status }
 }
 
-/// The set with the Deployment's template takes over the Deployment's notes, and the Deployment the set's revision.
+/// Copies the Deployment's annotations to the set with its template, and the set's revision to the Deployment.
 fn recognise(seen: &Seen<'_>) -> Option<Step> {
     let Seen { deployment, sets, now, .. } = seen;
     let (at, new) = (sets.current?, sets.current()?);
@@ -108,7 +108,7 @@ fn old_pods_run(seen: &Seen<'_>) -> bool {
     seen.sets.old().any(|(at, set)| set.status.replicas > 0 || seen.have_pods[at])
 }
 
-/// The oldest revisions beyond those that are kept, as far as they are at rest without pods.
+/// The oldest revisions beyond the history limit that have no pods and are fully observed.
 fn forgotten(deployment: &Deployment, sets: &Sets<'_>) -> Vec<usize> {
     let Some(kept) = deployment.history().and_then(|kept| usize::try_from(kept).ok()) else {
         return Vec::new();

@@ -1,10 +1,16 @@
-//! Deployments: one `ReplicaSet` per revision of a template, and the way from one to the next.
+//! The Deployment controller: one `ReplicaSet` per revision of the template, and rollouts between them.
 //!
-//! Each look takes one step ([`decide`]) from what is stored; the change that it makes leads to the next look, so that
-//! a rollout goes on by itself and a crash between two steps costs nothing. `sizes` decides how many pods each set
-//! has, `revision` what is noted on sets, `status` what the Deployment says, `template` which templates are the same.
+//! Each reconcile takes one step ([`decide`]) from the stored state; its change triggers the next reconcile, so
+//! a rollout continues after a crash between two steps.
 //!
-//! Elsewhere: the pods themselves (`super::replicaset`).
+//! Modules:
+//! - `decide`: the next step
+//! - `sizes`: how many pods each set has
+//! - `revision`: revision annotations
+//! - `status`: the Deployment's status
+//! - `template`: comparison and hash of templates
+//!
+//! See also: `super::replicaset` manages the pods.
 
 mod decide;
 mod revision;
@@ -52,7 +58,7 @@ impl Controller for Deployments {
         if storage.as_ref() == DEPLOYMENTS && event.kind != EventKind::Deleted {
             keys.push(key(DEPLOYMENTS, object));
         }
-        // A pod that is gone shows in the status of its set.
+        // A deleted pod changes the status of its set.
         if storage.as_ref() != SETS {
             return;
         }
@@ -107,7 +113,7 @@ fn key(storage: &str, object: &Object) -> Key {
     Key::new(&storage.into(), &object.namespace, &object.name)
 }
 
-/// The Deployment that manages a set.
+/// Returns the Deployment that manages a set.
 fn manager(set: &Object) -> Option<Key> {
     set.controller.as_ref()?;
     let Meta { owner_references, namespace, .. } = &set.view::<ReplicaSet>().metadata;
@@ -116,7 +122,7 @@ fn manager(set: &Object) -> Option<Key> {
 }
 
 fn selector(deployment: &Deployment) -> Labels {
-    // A stored selector has been checked.
+    // A stored selector is valid.
     Labels::from_object(&deployment.spec.selector).unwrap_or_else(|_| Labels::nothing())
 }
 
@@ -124,7 +130,7 @@ fn has_pods(context: &Context, set: &Object) -> bool {
     pods::managed(context, set, PODS).any(|pod| !pod.view::<Pod>().is_finished())
 }
 
-/// The writes.
+/// The writes of one step.
 struct Rollout<'a> {
     context: &'a Context,
     owner: Owner<'a>,
@@ -140,7 +146,7 @@ impl Rollout<'_> {
         self.context.actor.update(Component::ControllerManager, part, document).await
     }
 
-    /// The revision travels with the status: it is the controller's to say.
+    /// The revision annotation is written with the status: both belong to the controller.
     async fn say(&self, revision: Option<&str>, status: &Status) -> Result<(), ApiError> {
         if revision.is_none() && *status == self.deployment.status {
             return Ok(());
@@ -204,13 +210,13 @@ impl Rollout<'_> {
                 let status = status.unwrap_or_else(|| self.deployment.status.clone());
                 self.say(Some(&revision.to_string()), &status).await
             }
-            // Another set has the name that this template would have: it gets another one.
+            // Another set has the name for this template: count a collision to get another name.
             Err(error) if error.reason == "AlreadyExists" => {
                 let mut status = self.deployment.status.clone();
                 status.collision_count = Some(status.collision_count.unwrap_or_default().saturating_add(1));
                 self.say(None, &status).await
             }
-            // Nothing can be made here any more.
+            // No object can be created in a terminating namespace.
             Err(error) if error.is_namespace_terminating() => Ok(()),
             Err(error) => {
                 let message = format!("Failed to create new replica set {name:?}: {error}");

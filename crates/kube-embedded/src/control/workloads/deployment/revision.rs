@@ -1,7 +1,7 @@
-//! What is noted on `ReplicaSets`: which revision of the Deployment each is, and how many pods there were to be in all. Pure.
+//! Annotations of `ReplicaSets`: the revision, its history, and the desired and maximum replicas of the Deployment. Pure: no I/O, no clock.
 //!
-//! A set that is taken up again, because its template is wanted again, becomes the newest revision and remembers which
-//! it has been.
+//! A set whose template is desired again becomes the newest revision, and its earlier revisions are
+//! recorded.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ pub const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const MOST: &str = "deployment.kubernetes.io/max-replicas";
-/// How long a history may be.
+/// Maximum length of the revision history.
 const HISTORY_CHARACTERS: usize = 2000;
 
-/// What a Deployment does not hand on to its sets.
+/// Annotations of a Deployment that are not copied to its sets.
 const OWN: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -40,7 +40,7 @@ fn count(set: &ReplicaSet, note: &str) -> Option<i64> {
     digits.parse::<i32>().ok().map(i64::from).filter(|count| *count >= 0 && !digits.starts_with('+'))
 }
 
-/// Notes how many pods there shall be in all.
+/// Records the desired and maximum replicas of the Deployment.
 pub fn note_size(notes: &mut Notes, deployment: &Deployment) {
     notes.insert(DESIRED.to_owned(), deployment.spec.replicas.to_string());
     notes.insert(MOST.to_owned(), deployment.most().to_string());
@@ -51,7 +51,7 @@ pub fn notes_size(set: &ReplicaSet, deployment: &Deployment) -> bool {
     noted(DESIRED, deployment.spec.replicas) && noted(MOST, deployment.most())
 }
 
-/// The revision that a set is; 0 if it does not say, nothing if what it says is no number.
+/// The revision of a set; 0 if the annotation is missing, `None` if it is not a number.
 pub fn of(set: &ReplicaSet) -> Option<i64> {
     set.metadata.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
@@ -61,7 +61,7 @@ pub fn next<'a>(old: impl Iterator<Item = &'a ReplicaSet>) -> i64 {
     old.filter_map(of).fold(0, i64::max).saturating_add(1)
 }
 
-/// What a set has to note that is made as this revision.
+/// The annotations of a new set with this revision.
 pub fn first_notes(deployment: &Deployment, revision: i64) -> Notes {
     let mut notes = handed_on(deployment).collect::<Notes>();
     notes.insert(REVISION.to_owned(), revision.to_string());
@@ -69,7 +69,7 @@ pub fn first_notes(deployment: &Deployment, revision: i64) -> Notes {
     notes
 }
 
-/// What the set with the Deployment's template has to note, if it does not; `revision` is the next one.
+/// The annotations that the set with the Deployment's template should have, if they differ; `revision` is the next one.
 pub fn missing_notes(deployment: &Deployment, set: &ReplicaSet, revision: i64) -> Option<Notes> {
     let before = &set.metadata.annotations;
     let is = of(set)?;
@@ -90,7 +90,7 @@ fn handed_on(deployment: &Deployment) -> impl Iterator<Item = (String, String)> 
     notes.map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// A history with one revision more; the oldest make room.
+/// Appends a revision to a history; the oldest ones are dropped.
 fn longer(history: &str, revision: &str) -> String {
     let mut kept = history;
     while !kept.is_empty() && kept.len() + 1 + revision.len() > HISTORY_CHARACTERS {

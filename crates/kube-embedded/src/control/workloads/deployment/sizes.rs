@@ -1,8 +1,8 @@
-//! How many pods each `ReplicaSet` of a Deployment shall have. Pure.
+//! The replicas of each `ReplicaSet` of a Deployment. Pure: no I/O, no clock.
 //!
-//! A rolling update takes turns: the new set grows as far as the surge allows, then the old ones shrink as far as
-//! availability allows, those pods first that do not work anyway. When the Deployment is scaled in the middle of that,
-//! or while it is paused, all its sets grow or shrink in proportion.
+//! A rolling update alternates: the new set is scaled up as far as `maxSurge` allows, then the old sets are scaled down as far as
+//! availability allows, unavailable pods first. If the Deployment is scaled during a rollout
+//! or while it is paused, all its sets are scaled in proportion.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -15,11 +15,11 @@ use crate::control::workloads::replicaset::view::ReplicaSet;
 /// The `ReplicaSets` of a Deployment, oldest first.
 pub struct Sets<'a> {
     pub all: Vec<&'a ReplicaSet>,
-    /// Which of them has the Deployment's template.
+    /// The index of the set with the Deployment's template.
     pub current: Option<usize>,
 }
 
-/// The set at `at` shall have `to` pods. It may have so many, and lack only the note of how many there are in all.
+/// Scale the set at `at` to `to` pods. If the size is right, only its annotations need an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     pub at: usize,
@@ -35,7 +35,7 @@ impl<'a> Sets<'a> {
         self.current == Some(at)
     }
 
-    /// The old ones, then the new one.
+    /// The old sets, then the new one.
     pub fn in_order(&self) -> impl Iterator<Item = (usize, &'a ReplicaSet)> {
         self.old().chain(self.current.map(|at| (at, self.all[at])))
     }
@@ -48,7 +48,7 @@ impl<'a> Sets<'a> {
         self.in_order().filter(|(_, set)| set.spec.replicas > 0)
     }
 
-    /// The pods that the sets ask for.
+    /// The sum of the sets' replicas.
     pub fn asked(&self) -> i64 {
         self.all.iter().map(|set| set.spec.replicas).sum()
     }
@@ -57,19 +57,19 @@ impl<'a> Sets<'a> {
         self.all.iter().map(|set| set.status.available_replicas).sum()
     }
 
-    /// A Deployment has been scaled if one of its working sets notes another number.
+    /// Whether the Deployment was scaled: an active set records another number of desired replicas.
     pub fn is_scaled(&self, deployment: &Deployment) -> bool {
         let noted = self.active().filter_map(|(_, set)| revision::desired(set));
         noted.into_iter().any(|desired| desired != deployment.spec.replicas)
     }
 }
 
-/// How many pods a set begins with that there is not yet.
+/// The initial replicas of the new set.
 pub fn first(deployment: &Deployment, sets: &Sets<'_>) -> i64 {
     grown(deployment, sets, 0)
 }
 
-/// What a new set of `size` grows to.
+/// The size up to which a new set of `size` can grow.
 fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
     if !deployment.is_rolling() {
         return deployment.spec.replicas;
@@ -78,7 +78,7 @@ fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
     size.saturating_add(room.min(deployment.spec.replicas.saturating_sub(size)))
 }
 
-/// One turn of a rolling update: up or else down.
+/// One step of a rolling update: scale up, or else down.
 pub fn roll(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
     let (Some(at), Some(new)) = (sets.current, sets.current()) else { return Vec::new() };
     let (size, wanted) = (new.spec.replicas, deployment.spec.replicas);
@@ -93,7 +93,7 @@ fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec
     let needed = deployment.spec.replicas.saturating_sub(deployment.unavailable());
     let starting = new.spec.replicas.saturating_sub(new.status.available_replicas);
     let mut sizes = Vec::new();
-    // Pods of the new set that do not work yet must not cost pods of the old ones that do.
+    // Unavailable pods of the new set must not cost available pods of the old ones.
     let mut excess = sets.asked().saturating_sub(needed).saturating_sub(starting);
     if excess <= 0 {
         return sizes;
@@ -117,19 +117,19 @@ fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec
     sizes
 }
 
-/// All old sets at nothing.
+/// Scales all old sets to zero.
 pub fn stop_old(sets: &Sets<'_>) -> Vec<Size> {
     sets.old().filter(|(_, set)| set.spec.replicas > 0).map(|(at, _)| Size { at, to: 0 }).collect()
 }
 
-/// The new set at what is asked for.
+/// Scales the new set to the desired replicas.
 pub fn fill_new(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
     let to = deployment.spec.replicas;
     let new = sets.in_order().filter(|(at, set)| sets.is_current(*at) && set.spec.replicas != to);
     new.map(|(at, _)| Size { at, to }).collect()
 }
 
-/// What follows from another number of replicas, or from any while the Deployment is paused.
+/// Scales the sets after a change of the replicas, or while the Deployment is paused.
 pub fn scale(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
     let wanted = deployment.spec.replicas;
     let active: Vec<_> = sets.active().collect();
@@ -160,7 +160,7 @@ fn in_proportion(
 ) -> Vec<Size> {
     let allowed = if deployment.spec.replicas > 0 { deployment.most() } else { 0 };
     let add = allowed.saturating_sub(sets.asked());
-    // The largest first, which gets what is left over; of equal ones the newest when growing, the oldest when shrinking.
+    // The largest first, which gets the remainder; of equal ones the newest when growing, the oldest when shrinking.
     match add {
         0 => {}
         1.. => active.sort_by_key(|(at, set)| (Reverse(set.spec.replicas), Reverse(*at))),
@@ -188,7 +188,7 @@ fn in_proportion(
     sizes
 }
 
-/// By how much a set changes if it keeps its part of the whole.
+/// The change of a set that keeps its proportion.
 fn share(deployment: &Deployment, set: &ReplicaSet) -> i64 {
     let size = set.spec.replicas;
     if deployment.spec.replicas == 0 {
@@ -218,7 +218,7 @@ mod tests {
         serde_json::from_value(json!({"spec": {"replicas": replicas, "strategy": strategy}})).unwrap()
     }
 
-    /// Size, how many are available, and what was noted as the size of all: desired and most.
+    /// Replicas, available replicas, and the recorded desired and maximum replicas.
     type Set = (i64, i64, i64, i64);
 
     fn set((size, available, desired, most): Set) -> ReplicaSet {
@@ -251,7 +251,7 @@ mod tests {
             let sets: Vec<_> = sets.iter().map(|(size, available)| (*size, *available, 10, 13)).collect();
             after(roll, &asked, &sets)
         };
-        // Old sets and the new one, each with how many of its pods are available.
+        // Old sets and the new one, each with its available pods.
         assert_eq!(roll(&[(10, 10), (0, 0)]), [10, 3], "up by the surge");
         assert_eq!(roll(&[(10, 10), (3, 0)]), [8, 3], "down by what may be missing");
         assert_eq!(roll(&[(8, 8), (3, 0)]), [8, 5], "up again into the room that this made");
@@ -268,7 +268,7 @@ mod tests {
     fn sets_grow_and_shrink_in_proportion() {
         let scale =
             |replicas: i64, surge: i64, sets: &[Set]| after(scale, &deployment(replicas, surge, 0), sets);
-        // Before: 10 asked for, all of them in old and new sets.
+        // Before: 10 desired, all in old and new sets.
         assert_eq!(scale(12, 0, &[(10, 10, 10, 10)]), [12], "a single set is simply scaled");
         assert_eq!(scale(20, 0, &[(5, 5, 10, 10), (5, 5, 10, 10)]), [10, 10]);
         assert_eq!(

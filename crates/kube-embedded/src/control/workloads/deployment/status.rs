@@ -1,4 +1,4 @@
-//! What a Deployment says of itself: counters, whether enough pods are available, whether its rollout gets on. Pure.
+//! The status of a Deployment: counters, the conditions `Available` and `Progressing`. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -27,7 +27,7 @@ pub fn condition(kind: &str, (status, reason): (&str, &str), message: String, no
     }
 }
 
-/// The status with this said of its progress, if progress is watched.
+/// The status with this `Progressing` condition, if there is a progress deadline.
 pub fn progress(
     deployment: &Deployment,
     said: (&str, &str),
@@ -40,7 +40,7 @@ pub fn progress(
     Some(status)
 }
 
-/// Pausing stops the clock of the deadline, and resuming starts it anew. `None` when that has been said.
+/// Pausing stops the progress deadline, and resuming restarts it. `None` if the condition is set already.
 pub fn pause(deployment: &Deployment, now: Timestamp) -> Option<Status> {
     let reason = deployment.status.condition(PROGRESSING).map(|condition| condition.reason.as_str());
     match (deployment.spec.paused, reason) {
@@ -53,7 +53,7 @@ pub fn pause(deployment: &Deployment, now: Timestamp) -> Option<Status> {
     }
 }
 
-/// The counters and the availability.
+/// The counters and the condition `Available`.
 pub fn count(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status {
     let sum = |of: fn(&ReplicaSet) -> i64| sets.all.iter().map(|set| of(set)).sum::<i64>();
     let available = sets.available();
@@ -76,7 +76,7 @@ pub fn count(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status
     status
 }
 
-/// Unknown while a set that has been looked at does not say.
+/// `None` while the status of a set does not report it.
 fn terminating(sets: &Sets<'_>) -> Option<i64> {
     let seen = sets
         .all
@@ -86,7 +86,7 @@ fn terminating(sets: &Sets<'_>) -> Option<i64> {
     seen.map(|status| status.terminating_replicas).sum()
 }
 
-/// The same in the course of a rollout: with its progress, and with what keeps pods from being made.
+/// The same during a rollout: also the conditions of progress and of failing pod creation.
 pub fn rollout(deployment: &Deployment, sets: &Sets<'_>, now: Timestamp) -> Status {
     let mut status = count(deployment, sets, now);
     if deployment.deadline().is_none() {
@@ -124,7 +124,7 @@ fn say_progress(deployment: &Deployment, sets: &Sets<'_>, status: &mut Status, n
     } else if gets_on(&deployment.status, status) {
         let mut said =
             condition(PROGRESSING, ("True", "ReplicaSetUpdated"), format!("{what} is progressing."), now);
-        // Progress moves the time of the last update even if its reason stays.
+        // Progress updates `lastUpdateTime` even if the reason stays.
         if let Some(before) = status.condition(PROGRESSING).filter(|before| before.status == "True") {
             said.last_transition_time = before.last_transition_time;
         }
@@ -136,7 +136,7 @@ fn say_progress(deployment: &Deployment, sets: &Sets<'_>, status: &mut Status, n
     }
 }
 
-/// New pods came, old ones went, or more are ready or available.
+/// Whether the rollout progressed: new pods, fewer old ones, or more ready or available ones.
 fn gets_on(before: &Status, now: &Status) -> bool {
     let old = |status: &Status| status.replicas.saturating_sub(status.updated_replicas);
     now.updated_replicas > before.updated_replicas
@@ -158,13 +158,13 @@ fn deadline(deployment: &Deployment, condition: &Condition) -> Option<Timestamp>
     condition.last_update_time?.checked_add(SignedDuration::from_secs(deployment.deadline()?)).ok()
 }
 
-/// When a rollout that does not get on has to be looked at again.
+/// When a rollout without progress must be reconciled again.
 pub fn next_look(deployment: &Deployment, now: Timestamp) -> Option<Timestamp> {
     let condition = deployment.status.condition(PROGRESSING)?;
     if deployment.is_complete(&deployment.status) || condition.reason == TIMED_OUT {
         return None;
     }
-    // Times are kept in seconds: one more, to be past it.
+    // Times have whole seconds: one more, to be past the deadline.
     let at = deadline(deployment, condition)?.checked_add(SignedDuration::from_secs(1)).ok()?;
     (at > now).then_some(at)
 }

@@ -1,4 +1,4 @@
-//! Pod templates: which are the same, and what a `ReplicaSet` that is made from one is called. Pure.
+//! Pod templates: equality, and the `ReplicaSet` built from one. Pure: no I/O, no clock.
 
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::view::Deployment;
 
 pub const HASH: &str = "pod-template-hash";
-/// Kubernetes writes a number in these instead of digits, so that no words come about.
+/// The alphabet of Kubernetes' hashes, which cannot form words.
 const DIGITS: &[u8; 10] = b"456789bcdf";
 const LONGEST_NAME: usize = 253;
 
-/// Equal but for the label that tells sets apart.
+/// Whether templates are equal except for the pod template hash label.
 pub fn same(a: &Value, b: &Value) -> bool {
     a["spec"] == b["spec"] && labels(a).eq(labels(b)) && rest_of_metadata(a).eq(rest_of_metadata(b))
 }
@@ -24,7 +24,7 @@ fn rest_of_metadata(template: &Value) -> impl Iterator<Item = (&String, &Value)>
     parts.filter(|(part, value)| *part != "labels" && !value.is_null())
 }
 
-/// Ten characters that stand for a template. After a collision another ten do.
+/// Returns a hash of ten characters. Each collision count gives a different one.
 pub fn hash(template: &Value, collisions: Option<i64>) -> String {
     let text = format!("{template}{}", collisions.map_or_else(String::new, |count| count.to_string()));
     let digest = digest::digest(&digest::SHA256, text.as_bytes());
@@ -32,7 +32,7 @@ pub fn hash(template: &Value, collisions: Option<i64>) -> String {
     digest.as_ref().iter().take(10).map(letter).collect()
 }
 
-/// The `ReplicaSet` of a Deployment's template; it has no annotations, owner and size yet.
+/// Builds the `ReplicaSet` of a Deployment's template, without annotations, owner and replicas.
 pub fn replica_set(deployment: &Deployment) -> Value {
     let spec = &deployment.spec;
     let hash = hash(&spec.template, deployment.status.collision_count);

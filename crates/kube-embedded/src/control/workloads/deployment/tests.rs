@@ -1,4 +1,4 @@
-//! Deployments in a cluster whose pods do what the test reports.
+//! Tests of Deployments without kubelet: the test sets the status of pods.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ async fn sets(world: &World) -> Vec<String> {
     sets
 }
 
-/// What has been told, with the names of sets as `SET`.
+/// The recorded Events, with the names of sets as `SET`.
 async fn told(world: &World) -> Vec<String> {
     let told = world.told("default", "Deployment").await;
     told.iter()

@@ -1,4 +1,4 @@
-//! A Deployment as its controller reads it, and its status as it writes it.
+//! A Deployment as its controller reads it, and its status.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -74,7 +74,7 @@ pub struct Condition {
     pub message: String,
 }
 
-/// The highest number that a count in Kubernetes can have; as a deadline or a limit it means none.
+/// The largest `int32`; as a deadline or a limit it means none.
 const NO_LIMIT: i64 = i32::MAX as i64;
 
 impl Deployment {
@@ -82,28 +82,28 @@ impl Deployment {
         self.spec.strategy.r#type == "RollingUpdate"
     }
 
-    /// After how many seconds without progress a rollout has failed.
+    /// `progressDeadlineSeconds`, if it limits.
     pub fn deadline(&self) -> Option<i64> {
         self.spec.progress_deadline_seconds.filter(|seconds| *seconds != NO_LIMIT)
     }
 
-    /// How many old sets are kept.
+    /// `revisionHistoryLimit`, if it limits.
     pub fn history(&self) -> Option<i64> {
         self.spec.revision_history_limit.filter(|sets| *sets != NO_LIMIT)
     }
 
-    /// How many pods there may be beyond those that are asked for.
+    /// How many pods may exist beyond the desired ones.
     pub fn surge(&self) -> i64 {
         if self.is_rolling() { self.fenceposts().0 } else { 0 }
     }
 
-    /// How many of those that are asked for may be missing.
+    /// How many of the desired pods may be unavailable.
     pub fn unavailable(&self) -> i64 {
         if self.is_rolling() { self.fenceposts().1.min(self.spec.replicas) } else { 0 }
     }
 
-    /// A percentage of surge is rounded up, one of unavailability down; if that leaves nothing, one may be missing,
-    /// because a rollout must be able to begin.
+    /// Rounds a percentage of surge up and one of unavailability down. If both are zero, one pod may be unavailable,
+    /// because a rollout must be able to start.
     fn fenceposts(&self) -> (i64, i64) {
         let RollingUpdate { max_surge, max_unavailable } = &self.spec.strategy.rolling_update;
         let surge =
@@ -112,12 +112,12 @@ impl Deployment {
         if (surge, unavailable) == (0, 0) { (0, 1) } else { (surge, unavailable) }
     }
 
-    /// How many pods there may be in all.
+    /// The maximum number of pods.
     pub fn most(&self) -> i64 {
         self.spec.replicas.saturating_add(self.surge())
     }
 
-    /// All that is asked for is there, new and available, and nothing else.
+    /// Whether all desired pods are updated and available, and no others exist.
     pub fn is_complete(&self, status: &Status) -> bool {
         let Status { replicas, updated_replicas, available_replicas, observed_generation, .. } = status;
         [replicas, updated_replicas, available_replicas].iter().all(|count| **count == self.spec.replicas)
@@ -125,7 +125,7 @@ impl Deployment {
     }
 }
 
-/// A number, or what `of_percent` makes of a percentage.
+/// An integer, or the result of `of_percent` for a percentage.
 pub fn amount(value: &Value, of_percent: impl Fn(i64) -> i64) -> i64 {
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse().ok());
     percent.map(of_percent).or_else(|| value.as_i64()).unwrap_or_default()
@@ -136,7 +136,7 @@ impl Status {
         self.conditions.iter().find(|condition| condition.r#type == kind)
     }
 
-    /// Says `condition`, unless its status and reason have been said already. What is said anew stands last.
+    /// Sets `condition`, unless its status and reason are unchanged. A changed condition moves to the end.
     pub fn say(&mut self, mut condition: Condition) {
         if let Some(before) = self.condition(&condition.r#type)
             && before.status == condition.status

@@ -1,4 +1,4 @@
-//! Carrying a plan out: pods first, then the status, then the pods' finalizers, then the last word.
+//! Executes a plan: pods first, then the status, then the pods' finalizers, then the final condition.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -24,7 +24,7 @@ use crate::error::{ApiError, Result};
 use crate::store::{Key, Object};
 
 const COMPONENT: &str = "job-controller";
-/// How many characters a generated name leaves for its prefix.
+/// Maximum length of a prefix for generated names.
 const LONGEST_PREFIX: usize = 58;
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
@@ -36,7 +36,7 @@ fn about(object: &Object) -> About {
     About::new("batch/v1", "Job", object)
 }
 
-/// The pods of `look` are views of `pods`. Answers why not all pods that were wanted could be made.
+/// The pods of `look` are views of `pods`. Returns the error that prevented the creation of a pod, if any.
 pub async fn carry_out(
     context: &Context,
     object: &Arc<Object>,
@@ -92,7 +92,7 @@ pub async fn carry_out(
     Ok(refused)
 }
 
-/// The reason of an event is one of these words; a condition's may have been written by anybody.
+/// The known reasons for Events; any client may have written a condition's reason.
 fn reason(text: &str) -> &'static str {
     let known = [
         "BackoffLimitExceeded",
@@ -110,7 +110,7 @@ async fn write(context: &Context, object: &Object, status: &Status) -> Result<Ar
     Ok(context.actor.update(Component::ControllerManager, Part::Status, document).await?)
 }
 
-/// Lets a pod go. It may change meanwhile, which makes no difference.
+/// Removes the tracking finalizer of a pod; retries on conflict.
 pub async fn untrack(context: &Context, pod: &Object) -> Result<(), Failure> {
     loop {
         let current = context.store.get(PODS, &pod.namespace, &pod.name).filter(|found| found.uid == pod.uid);
@@ -153,8 +153,8 @@ async fn remove(
     Ok(try_join_bounded(removals).await?)
 }
 
-/// Makes pods, first one, then twice as many each time, so that what is refused is not asked for hundreds of times.
-/// Answers how many there are, and the refusal that stopped it.
+/// Creates pods in batches that double, so that a refusal is not repeated hundreds of times.
+/// Returns the number of created pods, and the error that stopped it.
 async fn create(
     context: &Context,
     job: &Object,
@@ -186,7 +186,7 @@ async fn create(
             }
         }
         if refusal.is_some() {
-            // A namespace that goes takes the Job along.
+            // A terminating namespace deletes the Job as well.
             return (made, refusal.filter(|error| !error.is_namespace_terminating()));
         }
         (rest, size) = (later, size.saturating_mul(2));
@@ -223,7 +223,7 @@ fn new_pod(object: &Object, look: &Look<'_>, index: Option<i64>) -> Value {
     pod
 }
 
-/// What the successor of a failed pod carries: failures that count, and ignored ones.
+/// The failure counts for the successor of a failed pod: counted and ignored ones.
 fn failures_after(job: &Job, pod: &Pod) -> (i64, i64) {
     let (failures, ignored) = (failures_of(pod, INDEX_FAILURES), failures_of(pod, INDEX_IGNORED));
     match meaning(job, pod) {
@@ -232,7 +232,7 @@ fn failures_after(job: &Job, pod: &Pod) -> (i64, i64) {
     }
 }
 
-/// A container finds its pod's index in its environment.
+/// Adds the environment variable with the pod's completion index.
 fn tell_index(container: &mut Value) {
     let mut variables = container["env"].as_array().into_iter().flatten();
     if !variables.any(|variable| variable["name"] == INDEX_VARIABLE) {
@@ -241,7 +241,7 @@ fn tell_index(container: &mut Value) {
     }
 }
 
-/// A pod that is still held although no Job counts it any more.
+/// Whether a pod still has the tracking finalizer although no Job counts it.
 pub fn is_forgotten(context: &Context, pod: &Pod) -> bool {
     if !is_tracked(pod) {
         return false;

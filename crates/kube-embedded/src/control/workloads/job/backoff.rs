@@ -1,4 +1,4 @@
-//! How long a Job waits after a failure: ten seconds, twice as long after each further one, ten minutes at most.
+//! Backoff after pod failures of a Job: ten seconds, doubled after each further one, at most ten minutes.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -17,7 +17,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// After further pods have ended.
+    /// Returns the backoff after further pods have terminated.
     #[must_use]
     pub fn after<'p>(
         self,
@@ -33,14 +33,14 @@ impl Backoff {
         })
     }
 
-    /// When there may be another pod.
+    /// When the next pod may be created.
     pub fn until(self) -> Option<Timestamp> {
         let doublings = u32::try_from(self.failures.saturating_sub(1)).ok()?.min(10);
         self.last?.checked_add(FIRST.saturating_mul(1 << doublings).min(LONGEST)).ok()
     }
 }
 
-/// When a pod ended: by its containers, else since it is not ready, else since it is being deleted.
+/// When a pod terminated: by its containers, else by its `Ready` condition, else by its deletion timestamp.
 pub fn finished_at(pod: &Pod) -> Timestamp {
     let metadata = &pod.metadata;
     let not_ready = || pod.condition("Ready").filter(|ready| ready.status == "False")?.last_transition_time;
@@ -55,7 +55,7 @@ pub fn finished_at(pod: &Pod) -> Timestamp {
         .unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The end of the last container, once all have ended; init containers that stay beside the others count too.
+/// The latest container end, once all have terminated; includes sidecars.
 fn by_containers(pod: &Pod) -> Option<Timestamp> {
     let stays = |status: &&ContainerStatus| {
         let mut init = pod.spec.init_containers.iter();

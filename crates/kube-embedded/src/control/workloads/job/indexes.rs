@@ -1,15 +1,15 @@
-//! Sets of completion indexes, as a status writes them: `0,1,3-5`.
+//! Sets of completion indexes in the format of the Job status: `0,1,3-5`.
 
 #![warn(clippy::arithmetic_side_effects)]
 
 use std::fmt;
 
-/// Ordered, disjoint intervals with a gap between any two; each from its first to its last index.
+/// Ordered, disjoint intervals with a gap between any two; first and last index inclusive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Reads a list; what lies at `completions` or beyond is cut off, what cannot be read is left out.
+    /// Parses a list; indexes at or above `completions` are cut off, invalid parts are skipped.
     pub fn parse(text: &str, completions: i64) -> Self {
         let interval = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -53,7 +53,7 @@ impl Indexes {
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many indexes both have.
+    /// The number of common indexes.
     pub fn shared_with(&self, other: &Self) -> i64 {
         let (mut a, mut b, mut shared) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.0.get(a), other.0.get(b)) {

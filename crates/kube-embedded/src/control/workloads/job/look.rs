@@ -1,4 +1,4 @@
-//! What one look at a Job and its pods finds: counts, indexes, and whether it has come to its end. Pure.
+//! Observed state of a Job and its pods: counts, indexes, and whether the Job is finished. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -13,13 +13,13 @@ use super::policy::{self, Meaning};
 use super::view::{FAILURE_TARGET, Job, SUCCESS_CRITERIA_MET, Status};
 use crate::control::view::{Pod, PodStatus};
 
-/// Holds a pod until its end has been noted in the Job's status.
+/// Finalizer of a pod until its end is recorded in the Job's status.
 pub const TRACKER: &str = "batch.kubernetes.io/job-tracking";
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 pub const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 pub const INDEX_IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// How a Job ends.
+/// The outcome of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub success: bool,
@@ -37,30 +37,30 @@ pub struct Look<'a> {
     pub job: &'a Job,
     pub pods: &'a [Arc<Pod>],
     pub now: Timestamp,
-    /// Places in `pods`: neither ended nor being deleted.
+    /// Indexes into `pods`: neither terminated nor being deleted.
     pub active: Vec<usize>,
     pub terminating: i64,
-    /// All that have succeeded or failed, noted in the status or not.
+    /// All that have succeeded or failed, whether or not the status counts them.
     pub succeeded: i64,
     pub failed: i64,
     pub backoff: Backoff,
-    /// Of a Job with indexes.
+    /// `Some` for an indexed Job.
     pub indexes: Option<IndexLook>,
 }
 
 #[derive(Default)]
 pub struct IndexLook {
-    /// As the status has it.
+    /// As in the status.
     pub known: Indexes,
     pub succeeded: Indexes,
-    /// Where each index has a limit of its own.
+    /// `Some` if there is a backoff limit per index.
     pub failed: Option<Indexes>,
-    /// By index, the failed pod that stays until there is another, because it carries the number of failures.
+    /// By index: the failed pod that is retained until its successor exists, because it carries the failure count.
     pub last_failed: BTreeMap<i64, usize>,
 }
 
 impl<'a> Look<'a> {
-    /// `remembered` are the failures of earlier looks; without it they are taken from the pods that are still there.
+    /// `remembered` is the backoff from earlier reconciles; without it, it is derived from the existing pods.
     pub fn new(job: &'a Job, pods: &'a [Arc<Pod>], remembered: Option<Backoff>, now: Timestamp) -> Self {
         let uncounted = job.status.uncounted_terminated_pods.clone().unwrap_or_default();
         let is_new = |pod: &Pod, noted: &[String]| {
@@ -151,7 +151,7 @@ impl<'a> Look<'a> {
         last
     }
 
-    /// How the Job ends, if something other than its number of completions decides that.
+    /// The outcome of the Job, if something other than its number of completions decides it.
     pub fn verdict(&self, status: &Status) -> Option<Verdict> {
         let (job, spec) = (self.job, &self.job.spec);
         for (kind, success) in [(SUCCESS_CRITERIA_MET, true), (FAILURE_TARGET, false)] {
@@ -190,13 +190,13 @@ impl<'a> Look<'a> {
         Some(Verdict::new(true, "SuccessPolicy", met))
     }
 
-    /// When an active Job has been active for too long.
+    /// When `activeDeadlineSeconds` of an active Job end.
     pub fn deadline(&self, status: &Status) -> Option<Timestamp> {
         let seconds = self.job.spec.active_deadline_seconds.filter(|_| !self.job.spec.suspend)?;
         status.start_time?.checked_add(SignedDuration::from_secs(seconds)).ok()
     }
 
-    /// Containers that start again in their pods use up the limit as well.
+    /// Container restarts inside pods count towards the backoff limit as well.
     fn restarts_too_often(&self) -> bool {
         let spec = &self.job.spec;
         let restarts = |status: &PodStatus| -> i64 {
@@ -225,8 +225,8 @@ pub fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.is_deleting() && !pod.is_finished()
 }
 
-/// A pod that is being deleted counts as failed. A Job that waits for its end waits until its grace is over: then only
-/// finalizers hold it, and it will say no more.
+/// Whether a pod counts as failed. A pod that is being deleted does; with replacement policy `Failed` only
+/// when its grace period is over, because its status will not change any more.
 pub fn has_failed(job: &Job, pod: &Pod) -> bool {
     let waits = || job.replaces_ended_only() && pod.metadata.deletion_grace_period_seconds != Some(0);
     pod.status.phase == "Failed" || is_terminating(pod) && !waits()
@@ -240,7 +240,7 @@ pub fn index_of(pod: &Pod) -> Option<i64> {
     pod.metadata.annotations.get(INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
-/// Pods of a Job with indexes have one that the Job has.
+/// Whether a pod of an indexed Job has a valid index.
 pub fn has_place(job: &Job, pod: &Pod) -> bool {
     !job.is_indexed() || index_of(pod).is_some_and(|index| Some(index) < job.spec.completions)
 }

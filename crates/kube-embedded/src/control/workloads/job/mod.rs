@@ -1,10 +1,10 @@
-//! Jobs: pods that run to their end, as often as asked for.
+//! The Job controller: runs pods to completion.
 //!
-//! A pass looks (`look`), decides (`plan`: more pods, fewer, or the end) and does it (`act`). `view` is the Job as
-//! it is read, `indexes`, `policy` and `backoff` are what decisions are made of.
+//! A reconcile observes (`look`), decides (`plan`: more pods, fewer, or the end) and executes (`act`). `view` is the Job as
+//! read; decisions use `indexes`, `policy` and `backoff`.
 //!
-//! Always true: a pod's end is in the Job's status before the pod can go. Elsewhere: how pods end (`crate::sim`),
-//! the selector and labels of a Job (`crate::rules`), its removal some time after its end (`super::ttl`).
+//! Invariant: the end of a pod is recorded in the Job's status before its finalizer is removed.
+//! See also: `crate::sim` (how pods terminate), `crate::rules` (selector and labels of a Job), `super::ttl` (deletion of finished Jobs).
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -36,7 +36,7 @@ use crate::store::{Event, EventKind, Key, Object};
 
 pub(super) const JOBS: &str = "jobs.batch";
 
-/// Remembers, by the uid of a Job, the failures it has seen. Where that is lost, the pods that are still there tell.
+/// Backoff by the uid of a Job. If it is lost, it is derived from the existing pods.
 #[derive(Default)]
 pub(super) struct Jobs {
     failures: Mutex<HashMap<Box<str>, Backoff>>,
@@ -44,7 +44,7 @@ pub(super) struct Jobs {
 
 impl Controller for Jobs {
     fn everything(&self, context: &Context) -> Vec<Key> {
-        // A pod that is not being deleted yet is looked at when it is.
+        // Pods that are not being deleted yet are reconciled when they are.
         let leaving = context.store.select(PODS, None, |pod| pod.deleting);
         let jobs = context.store.list(JOBS, None).objects;
         keys(JOBS, &jobs).chain(keys(PODS, &leaving)).collect()

@@ -1,4 +1,4 @@
-//! The two policies of a Job: what the end of a pod means, and when enough indexes have succeeded.
+//! Pod failure policy and success policy of a Job.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -6,18 +6,18 @@ use super::indexes::Indexes;
 use super::view::{FailurePolicy, OnExitCodes, OnPodCondition, SuccessPolicy};
 use crate::control::view::{Condition, ContainerStatus, Meta, Pod};
 
-/// What becomes of a failed pod.
+/// The effect of a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// It counts towards the limits.
+    /// It counts towards the backoff limit.
     Count,
     Ignore,
     FailIndex,
-    /// The whole Job has failed, and why.
+    /// The whole Job fails, with this message.
     FailJob(String),
 }
 
-/// The first rule that fits decides; without one a failure counts.
+/// The first matching rule applies; without one a failure counts.
 pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
     let rules = policy.map_or(&[][..], |policy| &policy.rules);
     for (at, rule) in rules.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
     Meaning::Count
 }
 
-/// What is to be said of the first container that failed with one of the codes.
+/// The message for the first container that failed with one of the exit codes.
 fn ended_with(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
     let code = |container: &ContainerStatus| container.state["terminated"]["exitCode"].as_i64();
     let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
@@ -55,7 +55,7 @@ fn ended_with(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
     Some(format!("Container {container} for pod {namespace}/{name} failed with exit code {code}"))
 }
 
-/// What is to be said of the first condition that is one of those.
+/// The message for the first condition that matches a pattern.
 fn has_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
     let asked = |condition: &&Condition| {
         patterns.iter().any(|p| (&p.r#type, &p.status) == (&condition.r#type, &condition.status))
@@ -65,7 +65,7 @@ fn has_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
     Some(format!("Pod {namespace}/{name} has condition {}", found.r#type))
 }
 
-/// Why the Job counts as successful already, if it does.
+/// The message if the success policy is met.
 pub fn met(policy: Option<&SuccessPolicy>, succeeded: &Indexes, completions: i64) -> Option<String> {
     if succeeded.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Jobs from their creation to their end, with pods that end as the test says.
+//! Tests of Jobs from creation to completion; the test terminates the pods.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 struct Scene(World);
 
 impl Scene {
-    /// A Job `j` with this spec, beside a template of one container.
+    /// Creates the Job `j` with this spec and a template of one container.
     async fn with(spec: Value) -> Self {
         let scene = Self(World::without_nodes().await);
         scene.add("j", spec).await;
@@ -43,7 +43,7 @@ impl Scene {
         })
     }
 
-    /// The pods that have not ended and are not being deleted, in the order of their names.
+    /// The pods that have not terminated and are not being deleted, by name.
     async fn pods(&self) -> Vec<Value> {
         let mut pods = self.0.list(PODS).await;
         pods.retain(|pod| {
@@ -53,7 +53,7 @@ impl Scene {
         pods
     }
 
-    /// The first active pod ends.
+    /// Terminates the first active pod.
     async fn end(&self, phase: &str) -> Value {
         let pod = self.pods().await.remove(0);
         self.end_pod(&pod, phase, i64::from(phase == "Failed")).await;
@@ -72,7 +72,7 @@ impl Scene {
         self.0.told("default", "Job").await
     }
 
-    /// How many pods still carry the finalizer.
+    /// The number of pods with the tracking finalizer.
     async fn tracked(&self) -> usize {
         self.0.list(PODS).await.iter().filter(|pod| !pod["metadata"]["finalizers"].is_null()).count()
     }
@@ -312,7 +312,7 @@ async fn a_job_may_wait_for_the_end_of_a_deleted_pod() {
     let scene =
         Scene::with(json!({"podReplacementPolicy": "Failed", "completions": 2, "parallelism": 2})).await;
     let pods = scene.pods().await;
-    // On a node that does not answer it keeps its grace.
+    // On an unreachable node the grace period does not end.
     let binding = json!({"metadata": {"name": name(&pods[0])}, "target": {"kind": "Node", "name": "far"}});
     scene.0.create(&format!("{PODS}/{}/binding", name(&pods[0])), binding).await;
     for pod in &pods {

@@ -1,4 +1,4 @@
-//! A Job as its controller reads it, and its status as it is written.
+//! A Job as its controller reads it, and its status.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -84,7 +84,7 @@ pub struct SuccessRule {
     pub succeeded_count: Option<i64>,
 }
 
-/// Which of its fields are absent and which are there at zero is as Kubernetes writes them.
+/// Fields are absent or zero as Kubernetes writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
@@ -112,7 +112,7 @@ pub struct Status {
     pub ready: Option<i64>,
 }
 
-/// Pods (by uid) that have ended and are in no counter yet: each is noted here before it may go.
+/// Pods (by uid) that have terminated and are not counted yet: each is recorded here before its finalizer is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Uncounted {
@@ -141,7 +141,7 @@ fn is_zero(number: &i64) -> bool {
 }
 
 impl Job {
-    /// `Complete` or `Failed`, once it is one of them.
+    /// The condition `Complete` or `Failed`, if it is true.
     pub fn outcome(&self) -> Option<&Condition> {
         let ended = |c: &&Condition| matches!(c.r#type.as_str(), COMPLETE | FAILED) && c.status == "True";
         self.status.conditions.iter().find(ended)
@@ -151,24 +151,24 @@ impl Job {
         self.spec.completion_mode == "Indexed"
     }
 
-    /// A pod is replaced only after it has ended, not as soon as it is being deleted.
+    /// Whether a pod is replaced only after it has terminated, not when its deletion begins.
     pub fn replaces_ended_only(&self) -> bool {
         self.spec.pod_replacement_policy == "Failed" || self.spec.pod_failure_policy.is_some()
     }
 
-    /// Somebody else looks after it.
+    /// Whether another controller manages the Job (`managedBy`).
     pub fn is_foreign(&self) -> bool {
         self.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller")
     }
 }
 
 impl Status {
-    /// The condition of a type that holds.
+    /// The condition of a type, if it is true.
     pub fn holds(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.r#type == kind && condition.status == "True")
     }
 
-    /// Sets a condition; one that was never there is not set to `False`. Answers whether anything changed.
+    /// Sets a condition; a condition that does not exist is not set to `False`. Returns whether anything changed.
     pub fn set(&mut self, kind: &str, holds: bool, (reason, message): (&str, &str), now: Timestamp) -> bool {
         let wanted = Condition {
             r#type: kind.to_owned(),
@@ -200,7 +200,7 @@ impl Status {
     }
 }
 
-/// Times of objects are written in whole seconds.
+/// Times of objects have whole seconds.
 pub fn whole_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

@@ -1,10 +1,10 @@
-//! `ReplicaSets` and `ReplicationControllers`: so many pods from one template.
+//! The ReplicaSet controller, also for `ReplicationControllers`: a number of pods from one template.
 //!
-//! Too few are made in batches that double, so that a refusal (a quota, a policy) is met once and not a hundred
-//! times; too many are removed in the order of `rank`. What was found before either is told in the status; the pods
-//! that come and go lead to the next look.
+//! Missing pods are created in batches that double, so that a refusal (a quota, a policy) is not repeated a hundred
+//! times; excess pods are deleted in the order of `rank`. The status has the state observed before that; pod
+//! changes trigger the next reconcile.
 //!
-//! Elsewhere: which set has how many (`super::deployment`), whose a pod is (`super::pods`).
+//! See also: `super::deployment` (replicas of each set), `super::pods` (adoption).
 
 mod rank;
 mod status;
@@ -30,17 +30,17 @@ use crate::error::ApiError;
 use crate::selector::Labels;
 use crate::store::{Event, EventKind, Key, Object};
 
-/// How many pods are made or removed before looking again.
+/// Maximum number of pods created or deleted per reconcile.
 const BURST: usize = 500;
 
-/// What sets the two kinds apart.
+/// The differences between the two kinds.
 pub struct Replicas {
     api_version: &'static str,
     kind: &'static str,
     pub storage: &'static str,
-    /// In whose name events are told.
+    /// The Event source.
     component: &'static str,
-    /// The selector is a plain map of labels, and pods on their way out are not counted.
+    /// The selector is a plain map of labels, and terminating pods are not counted.
     old: bool,
 }
 
@@ -120,7 +120,7 @@ impl Replicas {
     fn selector(&self, set: &ReplicaSet) -> Labels {
         let selector =
             if self.old { json!({"matchLabels": set.spec.selector}) } else { set.spec.selector.clone() };
-        // A stored selector has been checked.
+        // A stored selector is valid.
         Labels::from_object(&selector).unwrap_or_else(|_| Labels::nothing())
     }
 
@@ -128,7 +128,7 @@ impl Replicas {
         self.selector(&set.view::<ReplicaSet>()).matches(|key| pod.label(key))
     }
 
-    /// Makes the pods that lack, or removes those that are too many.
+    /// Creates missing pods, or deletes excess ones.
     async fn manage(
         &self,
         context: &Context,
@@ -153,7 +153,7 @@ impl Replicas {
         outcomes.into_iter().collect()
     }
 
-    /// One, two, four, ... until one is refused.
+    /// Batches of one, two, four, ... until a create fails.
     async fn create(
         &self,
         context: &Context,
@@ -187,7 +187,7 @@ impl Replicas {
     }
 }
 
-/// The pods of all sets that have the same manager as this one. A set that nobody manages does not look around.
+/// Counts the pods of all sets with the same controller as this one. A set without controller has none.
 fn crowd(context: &Context, set: &Object) -> Crowd {
     let mut crowd = Crowd::default();
     let Some(manager) = &set.controller else { return crowd };

@@ -1,10 +1,10 @@
-//! Which pods go first when there are too many.
+//! The order in which excess pods are deleted.
 //!
-//! Those that are of the least use: not yet on a node, not running, not ready, cheap by their own word, crowded
-//! together, young. Ages count by the power of two, so that pods of about one age go by chance (by their uids).
+//! Least useful first: unscheduled, not running, not ready, low deletion cost, on crowded
+//! nodes, young. Ages compare by power of two, so that pods of about the same age are ordered randomly (by uid).
 //!
-//! Where Kubernetes compares two pods of one power of two by chance at once, here restarts are compared before: its
-//! order would go in circles.
+//! Kubernetes compares two pods in the same power of two randomly before it compares restarts; here restarts come first, because
+//! its comparison is not transitive.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::control::view::{ContainerStatus, Pod, PodStatus};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// How many of the pods that belong together stand on each node.
+/// The number of related pods on each node.
 #[derive(Default)]
 pub struct Crowd(HashMap<String, usize>);
 
@@ -31,7 +31,7 @@ impl Crowd {
     }
 }
 
-/// Pods in the order of this key are deleted.
+/// The sort key: the first pods are deleted.
 pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'a> {
     let ready = pod.is_ready();
     let phase = match pod.status.phase.as_str() {
@@ -48,7 +48,7 @@ pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'
     )
 }
 
-/// The most restarts of a container, and of one that runs beside them.
+/// The most restarts of a container, and of a sidecar.
 fn restarts(pod: &Pod) -> (i64, i64) {
     let most = |statuses: &mut dyn Iterator<Item = &ContainerStatus>| {
         statuses.map(|status| status.restart_count).max().unwrap_or_default()
@@ -61,13 +61,13 @@ fn restarts(pod: &Pod) -> (i64, i64) {
     (most(&mut container_statuses.iter()), most(&mut init_container_statuses.iter().filter(stays)))
 }
 
-/// The power of two of the nanoseconds since then. What has no time is the youngest, and so is what is yet to come.
+/// The power of two of the nanoseconds since then. A missing or future time counts as the youngest.
 fn age(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
     let nanos = since.map(|since| now.duration_since(since).as_nanos());
     nanos.and_then(|nanos| u128::try_from(nanos).ok()).and_then(u128::checked_ilog2)
 }
 
-/// A number without sign or zeros in front; anything else counts as none.
+/// The deletion cost: a number without plus sign or leading zeros; anything else counts as 0.
 fn cost(pod: &Pod) -> i32 {
     let text = pod.metadata.annotations.get(COST).map_or("0", String::as_str);
     let plain = text == "0" || text.starts_with('-') || text.starts_with(|c| matches!(c, '1'..='9'));

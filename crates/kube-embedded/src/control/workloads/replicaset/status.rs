@@ -1,4 +1,4 @@
-//! What a `ReplicaSet` says of its pods. Pure.
+//! The status of a `ReplicaSet`. Pure: no I/O, no clock.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::error::ApiError;
 
 const FAILURE: &str = "ReplicaFailure";
 
-/// The pods of a set as they were found.
+/// The observed pods of a set.
 #[derive(Default)]
 pub struct Found {
     pub active: Vec<Arc<Pod>>,
     pub terminating: i64,
 }
 
-/// `failure` is why pods could not be made or removed.
+/// `failure` is the error of creating or deleting pods.
 pub fn of(set: &ReplicaSet, found: &Found, failure: Option<&ApiError>, now: Timestamp) -> Status {
     let count =
         |wanted: &dyn Fn(&Pod) -> bool| found.active.iter().fold(0, |sum, pod| sum + i64::from(wanted(pod)));
@@ -33,7 +33,7 @@ pub fn of(set: &ReplicaSet, found: &Found, failure: Option<&ApiError>, now: Time
     }
 }
 
-/// The pods may have labels that the template has not.
+/// Whether a pod has all labels of the template; it may have more.
 fn is_fully_labelled(set: &ReplicaSet, pod: &Pod) -> bool {
     let labels = set.spec.template["metadata"]["labels"].as_object().into_iter().flatten();
     labels.into_iter().all(|(key, value)| pod.metadata.labels.get(key).map(String::as_str) == value.as_str())
@@ -44,13 +44,13 @@ fn is_available(set: &ReplicaSet, pod: &Pod, now: Timestamp) -> bool {
     from.is_some_and(|from| set.spec.min_ready_seconds == 0 || from <= now)
 }
 
-/// When the next ready pod will have been ready for long enough.
+/// When the next ready pod becomes available.
 pub fn next_available(set: &ReplicaSet, found: &Found, now: Timestamp) -> Option<Timestamp> {
     let ready = found.active.iter().filter_map(|pod| pod.available_from(set.spec.min_ready_seconds));
     ready.filter(|from| set.spec.min_ready_seconds > 0 && *from > now).min()
 }
 
-/// A failure is told once: another one in its place does not change what it says.
+/// A failure is reported once: a different one does not change the condition.
 fn conditions(set: &ReplicaSet, replicas: i64, failure: Option<&ApiError>, now: Timestamp) -> Vec<Condition> {
     let mut conditions = set.status.conditions.clone();
     match failure {

@@ -1,4 +1,4 @@
-//! `ReplicaSets` in a cluster whose pods do what the test reports.
+//! Tests of `ReplicaSets` without kubelet: the test sets the status of pods.
 
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ async fn pods_are_made_counted_and_removed() {
     let whole = json!({"replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3,
         "terminatingReplicas": 0, "observedGeneration": 1});
     assert_eq!(status(&world).await, whole);
-    // The one that is not ready goes first.
+    // The pod that is not ready is deleted first.
     let weak = names(&world).await.remove(1);
     world.report("default", &weak, "Running", false).await;
     world.patch(&format!("{SETS}/web"), json!({"spec": {"replicas": 2}})).await;
@@ -68,7 +68,7 @@ async fn a_pod_that_matches_is_adopted_and_one_that_does_not_is_let_go() {
     world.patch(&format!("{PODS}/stray"), json!({"metadata": {"labels": {"app": "other"}}})).await;
     assert_eq!(owner(&world.get(&format!("{PODS}/stray")).await), Value::Null);
     assert_eq!(names(&world).await.len(), 3, "it was replaced");
-    // Back it comes, as one too many: the youngest or the unluckiest goes.
+    // The pod matches again and is one too many: the lowest ranked is deleted.
     world.patch(&format!("{PODS}/stray"), json!({"metadata": {"labels": {"app": "web"}}})).await;
     assert_eq!(names(&world).await.len(), 2);
 }

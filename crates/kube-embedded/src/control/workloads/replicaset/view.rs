@@ -1,4 +1,4 @@
-//! A `ReplicaSet` as controllers read it. A `ReplicationController` reads the same, but for its selector.
+//! A `ReplicaSet` as controllers read it. A `ReplicationController` reads the same, except for its selector.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub struct Status {
     pub fully_labeled_replicas: i64,
     pub ready_replicas: i64,
     pub available_replicas: i64,
-    /// What is on its way out; a `ReplicationController` does not say.
+    /// Pods being deleted; not reported for a `ReplicationController`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating_replicas: Option<i64>,
     pub observed_generation: i64,

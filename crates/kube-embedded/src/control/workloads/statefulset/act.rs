@@ -1,4 +1,4 @@
-//! The steps of a StatefulSet's plan, done through the API; each says in an Event what came of it.
+//! Executes the steps of a StatefulSet's plan through the API; each records an Event.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -75,7 +75,7 @@ impl<'a> Work<'a> {
         if let Err(error) = &created
             && error.reason == "AlreadyExists"
         {
-            // Somebody else's pod has the name: nothing to tell, and nothing to do but to wait.
+            // A pod of another owner has the name: wait without an Event.
             return Err(error.clone().into());
         }
         let uid = created.as_ref().map_or_else(|_| String::new(), |pod| pod.uid.to_string());
@@ -85,7 +85,7 @@ impl<'a> Work<'a> {
         created
     }
 
-    /// The claims of a pod, with what they are made from; `None` for those that are missing.
+    /// The claims of a pod, with their templates; `None` for missing ones.
     fn claims(&self, ordinal: i64) -> impl Iterator<Item = (&Value, Option<Arc<Object>>)> {
         let templates = self.set.spec.volume_claim_templates.iter();
         templates.map(move |template| {
@@ -94,7 +94,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Makes the claims that are missing.
+    /// Creates the missing claims.
     async fn furnish(&self, ordinal: i64) -> Result<(), Failure> {
         for (template, found) in self.claims(ordinal).collect::<Vec<_>>() {
             let name = pod::claim_name(template, &self.set.metadata.name, ordinal);
@@ -116,8 +116,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Writes down who owns the claims of a pod, which may have been made just now and have this uid. Answers whether
-    /// anything was to be written.
+    /// Sets the owner references of a pod's claims; `uid` is that of a pod created just now. Returns whether
+    /// anything was written.
     async fn settle_claims(&self, ordinal: i64, uid: &str) -> Result<bool, Failure> {
         let set = &self.set.metadata;
         let retention = self.set.spec.persistent_volume_claim_retention_policy;
@@ -165,7 +165,7 @@ impl<'a> Work<'a> {
         Ok(changed)
     }
 
-    /// Gives back what marks a pod as the one of its number.
+    /// Restores the labels that identify a pod by its ordinal.
     async fn mend(&self, ordinal: i64) -> Result<(), Failure> {
         let Some(object) = self.pods.get(&ordinal) else { return Ok(()) };
         let mut changed = self.settle_claims(ordinal, "").await?;
@@ -244,7 +244,7 @@ fn bad(verb: &str) -> &'static str {
     }
 }
 
-/// Why a step could not be done, in words of our own.
+/// An internal error with this message.
 fn refusal(message: String) -> Failure {
     Failure::Api(ApiError::new(500, "", message))
 }

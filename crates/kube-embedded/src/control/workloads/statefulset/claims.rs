@@ -1,7 +1,8 @@
-//! Who owns the claims of a StatefulSet's pods, by which they go with the set or with a pod that is scaled away. Pure.
+//! Owner references of the claims of a StatefulSet's pods: they decide whether a claim is deleted with the set or at scale-down. Pure: no
+//! I/O, no clock.
 //!
-//! A claim that an earlier set or pod of the same name owned is left alone: it is on its way out. One that somebody
-//! else manages loses what we wrote, and gets nothing.
+//! A claim whose owner is an earlier set or pod of the same name is not changed: it is about to be deleted. A claim with
+//! another controller loses the references that this controller wrote.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -39,7 +40,7 @@ pub enum Heir {
     Pod,
 }
 
-/// Who should own a claim; `scaled_away` when its pod is one too many.
+/// The owner that a claim should have; `scaled_away` if its pod is beyond the replicas.
 pub fn heir(retention: Retention, scaled_away: bool) -> Heir {
     match (retention.when_scaled, retention.when_deleted) {
         (Fate::Delete, _) if scaled_away => Heir::Pod,
@@ -50,13 +51,13 @@ pub fn heir(retention: Retention, scaled_away: bool) -> Heir {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be, or not ours to touch.
+    /// Correct, or managed by another controller.
     Leave,
-    /// Owners that we wrote go; the heir, if any, is written anew.
+    /// Remove the owner references that this controller wrote, and add the new owner, if any.
     Rewrite(Heir),
 }
 
-/// Somebody else manages a claim that should follow the set or the pod.
+/// Whether another controller manages a claim that should follow the set or the pod.
 pub fn is_contested(
     owners: &[OwnerReference],
     retention: Retention,
@@ -92,7 +93,7 @@ pub fn judge(
     if fits { Verdict::Leave } else { Verdict::Rewrite(wanted) }
 }
 
-/// Whether a pod that is to be made must wait: its claim still belongs to a pod of its name that was scaled away.
+/// Whether the creation of a pod must wait: its claim still belongs to an earlier pod of its name that was scaled down.
 pub fn is_stale(owners: &[OwnerReference], retention: Retention, pod: &str) -> bool {
     let of_pod = |owner: &OwnerReference| owner.kind == "Pod" && owner.name == pod;
     retention.when_scaled == Fate::Delete && owners.iter().any(of_pod)

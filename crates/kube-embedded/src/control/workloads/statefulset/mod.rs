@@ -1,7 +1,7 @@
-//! StatefulSets: pods with numbers, each with claims of its own.
+//! The StatefulSet controller: pods with ordinals, each with its own claims.
 //!
-//! A pass looks (`view`), thinks (`plan`; `claims` for who owns a claim), does the steps, and tells in the status what
-//! it had seen. The next pass looks again, so a crash between two steps costs nothing.
+//! A reconcile observes (`view`), plans (`plan`; `claims` for owners of claims), executes the steps (`act`), and writes
+//! the observed state to the status. The next reconcile observes again, so a crash between two steps is safe.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -33,7 +33,7 @@ use crate::store::{Event, EventKind, Key, Object};
 
 const SETS: &str = "statefulsets.apps";
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
-/// How many steps of a parallel set are done at once, at the most.
+/// Maximum number of concurrent steps with parallel pod management.
 const AT_ONCE: usize = 64;
 
 pub struct StatefulSets;
@@ -57,12 +57,12 @@ impl Controller for StatefulSets {
                     match pod.view::<Pod>().metadata.controller() {
                         Some(owner) if owner.kind == "StatefulSet" => add(&owner.name),
                         Some(_) => {}
-                        // Nobody manages it: the set that it is named after may want it.
+                        // A pod without controller may be adopted by the set it is named after.
                         None => pod.name.rsplit_once('-').into_iter().for_each(|(set, _)| add(set)),
                     }
                 }
             }
-            // A pod may wait for a claim to go before it gets a new one: `<template>-<set>-<number>`.
+            // A pod may wait for the deletion of a claim before it gets a new one: `<template>-<set>-<ordinal>`.
             CLAIMS if event.kind == EventKind::Deleted => {
                 let name = event.object.name.rsplit_once('-').map_or("", |(name, _)| name);
                 name.match_indices('-').for_each(|(at, _)| add(&name[at.saturating_add(1)..]));
@@ -99,7 +99,7 @@ impl Controller for StatefulSets {
         };
         let replaced = steps.iter().filter(|step| matches!(step, Step::Replace(_))).count();
         let status = status(&set, &versions, plan::count(&members), i64::try_from(replaced).unwrap_or(0));
-        // What was seen is told even if not all could be done.
+        // The observed state is written even if a step failed.
         let told = tell(context, &object, status).await;
         done?;
         told?;
@@ -108,14 +108,14 @@ impl Controller for StatefulSets {
     }
 }
 
-/// The two revisions that a set stands between; they are one when nothing is being updated.
+/// The current and the update revision; equal when no update is in progress.
 struct Versions {
     current: Arc<Object>,
     update: Arc<Object>,
     collisions: i64,
 }
 
-/// Finds them in the set's history, and writes the newest down where it is new.
+/// Finds the revisions in the history, and creates the newest if it is missing.
 async fn versions(
     context: &Context,
     owner: &Owner<'_>,
@@ -130,7 +130,7 @@ async fn versions(
     let update = match (equal, history.last()) {
         (Some(found), _) if last.is_some_and(|last| last.data == data) => found.clone(),
         (_, Some(newest)) if owner.object.deleting => newest.clone(),
-        // Back to an older template: its revision is the newest again.
+        // Rollback: the old template's revision becomes the newest.
         (Some(found), _) => revisions::renumber(context, found, next).await?,
         (None, _) => {
             let annotations = &set.metadata.annotations;
@@ -151,7 +151,7 @@ fn aim(set: &StatefulSet) -> Aim {
     }
 }
 
-/// The pods as the plan sees them, in the order of their numbers.
+/// The pods as the plan reads them, by ordinal.
 fn members(set: &StatefulSet, versions: &Versions, pods: &[Arc<Object>], now: Timestamp) -> Vec<Member> {
     let mut members: Vec<_> = pods
         .iter()
@@ -183,14 +183,14 @@ fn health(pod: &Pod, min_ready_seconds: i64, now: Timestamp) -> Health {
     }
 }
 
-/// When the next of the pods that are ready will have been so for long enough.
+/// When the next ready pod becomes available.
 fn next_available(set: &StatefulSet, pods: &[Arc<Object>], now: Timestamp) -> Option<Timestamp> {
     let seconds = set.spec.min_ready_seconds;
     pods.iter().filter_map(|pod| pod.view::<Pod>().available_from(seconds)).filter(|at| *at > now).min()
 }
 
-/// Does the steps: one after the other, or for a parallel set more and more at once, so that what fails does not fail
-/// many times. What comes after a failure waits for the next pass.
+/// Executes the steps: one after the other, or with parallel pod management in batches that double, so that a failure is not
+/// repeated many times. Steps after a failure wait for the next reconcile.
 async fn run(work: &Work<'_>, steps: &[Step], ordered: bool) -> Result<(), Failure> {
     let mut size = 1_usize;
     let mut rest = steps;
@@ -239,7 +239,7 @@ async fn tell(context: &Context, object: &Object, status: Value) -> Result<(), F
     Ok(())
 }
 
-/// Forgets the oldest revisions beyond the limit; those that pods are of do not count.
+/// Deletes the oldest revisions beyond the history limit, except those in use by pods.
 async fn forget_old(
     context: &Context,
     set: &StatefulSet,

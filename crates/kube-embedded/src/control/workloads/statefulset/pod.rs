@@ -1,4 +1,4 @@
-//! What a StatefulSet makes: pods that have a number, and the claims of each. Pure.
+//! Pods of a StatefulSet and their claims. Pure: no I/O, no clock.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -15,12 +15,12 @@ pub fn pod_name(set: &str, ordinal: i64) -> String {
     format!("{set}-{ordinal}")
 }
 
-/// The name of the claim that `template` gives to a pod.
+/// The name of a pod's claim from `template`.
 pub fn claim_name(template: &Value, set: &str, ordinal: i64) -> String {
     format!("{}-{set}-{ordinal}", template["metadata"]["name"].as_str().unwrap_or_default())
 }
 
-/// The pod with this number, made from the template of a revision.
+/// Builds the pod with this ordinal from the template of a revision.
 pub fn pod(
     owner: &Owner<'_>,
     set: &StatefulSet,
@@ -41,14 +41,14 @@ pub fn pod(
     pod
 }
 
-/// The labels that make a pod the one of its number.
+/// Sets the labels that identify a pod by its ordinal.
 pub fn mark(pod: &mut Value, name: &str, ordinal: i64) {
     let labels = &mut pod["metadata"]["labels"];
     labels[NAME_LABEL] = name.into();
     labels[INDEX_LABEL] = ordinal.to_string().into();
 }
 
-/// Volumes for the claims; they take the place of volumes of the same name.
+/// Adds the volumes of the claims; they replace volumes of the same name.
 fn add_volumes(pod: &mut Value, set: &StatefulSet, ordinal: i64) {
     let templates = &set.spec.volume_claim_templates;
     if templates.is_empty() {
@@ -66,7 +66,7 @@ fn add_volumes(pod: &mut Value, set: &StatefulSet, ordinal: i64) {
     pod["spec"]["volumes"] = volumes.into();
 }
 
-/// The claim that `template` gives to a pod. It carries the labels by which the set knows its pods.
+/// Builds a pod's claim from `template`, with the labels of the set's selector.
 pub fn claim(set: &StatefulSet, template: &Value, ordinal: i64) -> Value {
     let mut claim = template.clone();
     claim["apiVersion"] = "v1".into();

@@ -1,4 +1,4 @@
-//! StatefulSets in a cluster without nodes: the test is the kubelet.
+//! Tests of StatefulSets without nodes: the test sets the status of pods.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const DB: &str = "/apis/apps/v1/namespaces/default/statefulsets/db";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-/// A set `db` whose spec has these fields, too.
+/// A set `db` with additional fields in its spec.
 fn set(more: Value) -> Value {
     let mut spec = json!({
         "serviceName": "db", "replicas": 3, "selector": {"matchLabels": {"app": "db"}},

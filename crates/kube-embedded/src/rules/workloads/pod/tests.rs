@@ -1,4 +1,4 @@
-//! Pods: defaults, refusals, changes.
+//! Tests of pods: defaults, validation, updates.
 
 use super::*;
 use crate::field::told;
