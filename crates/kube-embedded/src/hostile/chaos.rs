@@ -164,6 +164,7 @@ fn valid(kind: &str) -> Value {
     once["spec"]["restartPolicy"] = "Never".into();
     let job = json!({"template": once, "completions": 2, "parallelism": 1, "backoffLimit": 1});
     let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let attributes = json!({"namespace": "hostile", "verb": "get", "resource": "pods"});
     match kind {
         "Pod" => json!({"spec": pod}),
         "Deployment" => {
@@ -231,6 +232,33 @@ fn valid(kind: &str) -> Value {
                 "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]}]})
         }
         "LimitRange" => json!({"spec": {"limits": [{"type": "Pod", "max": {"cpu": "2"}}]}}),
+        "PodTemplate" => json!({"template": template}),
+        "RoleBinding" | "ClusterRoleBinding" => {
+            let role =
+                json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});
+            json!({"roleRef": role, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "a"}]})
+        }
+        "IPAddress" => {
+            json!({"spec": {"parentRef": {"resource": "services", "namespace": "hostile", "name": "a"}}})
+        }
+        "ServiceCIDR" => json!({"spec": {"cidrs": ["10.250.0.0/24"]}}),
+        "Ingress" => json!({"spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}}),
+        "IngressClass" => json!({"spec": {"controller": "example.com/a"}}),
+        "VolumeAttachment" => {
+            json!({"spec": {"attacher": "example.com", "nodeName": "a", "source": {"persistentVolumeName": "a"}}})
+        }
+        "PriorityLevelConfiguration" => {
+            json!({"spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}}})
+        }
+        "SelfSubjectAccessReview" => json!({"spec": {"resourceAttributes": attributes}}),
+        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
+            json!({"spec": {"user": "a", "resourceAttributes": attributes}})
+        }
+        "MutatingAdmissionPolicy" => {
+            let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}]);
+            json!({"spec": {"reinvocationPolicy": "Never", "matchConstraints": {"resourceRules": rules},
+                "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}]}})
+        }
         _ => Value::Null,
     }
 }
@@ -241,6 +269,7 @@ fn name_of(kind: &str, number: usize) -> String {
         "CustomResourceDefinition" => "as.hostile.example.com".to_owned(),
         "APIService" => "v9.hostile.example.com".to_owned(),
         "ValidatingAdmissionPolicy" => "hostile".to_owned(),
+        "IPAddress" => format!("10.250.{}.{}", number / 256 % 256, number % 256),
         _ => format!("h{number}"),
     }
 }
@@ -403,6 +432,8 @@ async fn chaos_in_this_process() {
         .resources()
         .iter()
         .filter(|resource| resource.has_verb("create") && !resource.is_view())
+        // A Binding has the name of a pod that is not bound.
+        .filter(|resource| &*resource.kind != "Binding")
         .cloned()
         .collect();
     assert!(kinds.len() > 40, "{}", kinds.len());

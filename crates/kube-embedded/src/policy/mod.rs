@@ -324,20 +324,31 @@ impl Run<'_> {
         base.add_variable_from_value("request", values::untyped(&request_value(self.request)));
         base.add_variable_from_value("namespaceObject", cel(self.namespace));
         base.add_variable_from_value("params", cel(param));
-        let all = [self.object, self.request.old, self.namespace, param];
-        let largest = all.into_iter().flatten().map(values::largest).max().unwrap_or_default();
-        Inputs { base, largest, policy }
+        let largest = |inputs: &[Option<&Value>]| {
+            inputs.iter().flatten().map(|value| values::largest(value)).max().unwrap_or_default()
+        };
+        let objects = largest(&[self.object, self.request.old, self.namespace]);
+        Inputs { base, largest: objects, largest_of_params: largest(&[param]), policy }
     }
 }
 
 /// The variables of expressions, except `variables`, which are computed for each expression that reads them.
 struct Inputs<'p> {
     base: Context<'static>,
+    /// The size of the largest list or map in the objects.
     largest: usize,
+    largest_of_params: usize,
     policy: &'p Compiled,
 }
 
 impl Inputs<'_> {
+    /// The size of the largest list or map that an expression can loop over. Parameters count only where they are read: a long list of
+    /// names would otherwise make each loop over the object too expensive.
+    fn largest(&self, expression: &Expression, variables: usize) -> usize {
+        let params = if expression.uses("params") { self.largest_of_params } else { 0 };
+        self.largest.max(params).max(variables)
+    }
+
     fn evaluate(&self, expression: &Expression) -> Result<Cel, String> {
         let failed = |why: &str| format!("expression '{}' resulted in error: {why}", expression.source);
         if expression.uses("authorizer") {
@@ -345,10 +356,13 @@ impl Inputs<'_> {
         }
         let mut context = self.base.new_inner_scope();
         let mut broken = Vec::new();
+        let mut largest_variable = 0;
         if expression.uses("variables") {
-            context.add_variable_from_value("variables", self.variables(expression, &mut broken));
+            let variables = self.variables(expression, &mut broken);
+            largest_variable = values::largest_computed(&variables);
+            context.add_variable_from_value("variables", variables);
         }
-        match expression.evaluate(&context, self.largest) {
+        match expression.evaluate(&context, self.largest(expression, largest_variable)) {
             Ok(value) => Ok(value),
             Err(Failure::TooExpensive) => {
                 Err("validation failed due to running out of cost budget, no further validation rules will be run"
@@ -377,7 +391,7 @@ impl Inputs<'_> {
             let result = if expression.uses("authorizer") {
                 Err(Failure::Error("kube-embedded does not offer the variable authorizer".to_owned()))
             } else {
-                expression.evaluate(&context, self.largest)
+                expression.evaluate(&context, self.largest(expression, values::largest_computed(&known)))
             };
             match result {
                 Ok(value) => insert(&mut known, name, value),

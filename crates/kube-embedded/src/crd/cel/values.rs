@@ -110,6 +110,15 @@ fn call(program: &Program, text: &str) -> Cel {
     program.execute(&context).unwrap_or(plain)
 }
 
+/// The size of the largest list or map in a computed value.
+pub fn largest_computed(value: &Cel) -> usize {
+    match value {
+        Cel::List(items) => items.iter().map(largest_computed).max().unwrap_or_default().max(items.len()),
+        Cel::Map(map) => map.map.values().map(largest_computed).max().unwrap_or_default().max(map.map.len()),
+        _ => 1,
+    }
+}
+
 /// The size of the largest list, map or text below, which bounds the cost of loops.
 pub fn largest(value: &Value) -> usize {
     match value {

@@ -299,7 +299,8 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
         "exceeded storage capacity of all tenants together: requested {requested} bytes, capacity 160000"
     );
     assert_eq!(why.to_string(), words);
-    assert!((130_000..=140_000).contains(&used(&store)), "{}", used(&store));
+    // The last group, which is small, may use more than seven eighths.
+    assert!((130_000..=145_000).contains(&used(&store)), "{}", used(&store));
 
     // A small group can still write after large groups have filled the capacity.
     write(&store, &namespace("good"), Some("good"), 0, Allowance::Nothing).await.unwrap();
