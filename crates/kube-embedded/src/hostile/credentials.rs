@@ -58,3 +58,26 @@ async fn certificate_of_a_node_is_checked_without_parsing_its_large_node_each_ti
     assert!(checked < parsed * 5, "{checked:?}, parsing {parsed:?}");
     cluster.stop();
 }
+
+#[tokio::test]
+async fn approval_by_server_side_apply_needs_the_verb_approve_on_the_signer() {
+    let cluster = Cluster::in_memory().await;
+    let rules = json!([{"verbs": ["patch", "update"], "apiGroups": ["certificates.k8s.io"],
+        "resources": ["certificatesigningrequests/approval"]}]);
+    let tenant = Tenant::new(&cluster, rules).await;
+    let request = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "a", "uid": "1"},
+        "spec": {"request": "AAAA", "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}});
+    put(&cluster, "certificatesigningrequests.certificates.k8s.io", vec![request]).await;
+    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval";
+    let approved = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": "a"}, "status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Tom"}]}});
+    for (media, query) in [
+        ("application/merge-patch+json", ""),
+        ("application/apply-patch+yaml", "?fieldManager=tom&force=true"),
+    ] {
+        let (code, answer) =
+            tenant.send("PATCH", &format!("{path}{query}"), media, approved.to_string()).await;
+        assert_eq!(code, 403, "{media}: {answer}");
+    }
+}

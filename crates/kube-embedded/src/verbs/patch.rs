@@ -28,7 +28,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
     let kind = patch_kind(call)?;
     call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
     if kind == PatchKind::Apply {
-        return apply_patch(call).await;
+        return apply_patch(call, &finish).await;
     }
     call.live()?; // what is not there is missed before the patch is looked at
     let parsed = Parsed::read(call, kind)?;
@@ -139,7 +139,7 @@ fn is_too_large(document: &Value) -> bool {
     serde_json::to_writer(Left(BODY_LIMIT), document).is_err()
 }
 
-async fn apply_patch(call: &Call) -> Result<Answer> {
+async fn apply_patch(call: &Call, finish: &impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
     let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
     let body = &decoded.value;
     repeated_keys(call, &decoded.duplicates)?;
@@ -147,7 +147,7 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
         call.check_interrupt()?;
         let exists = call.exists();
         let answer = if exists {
-            apply_to_live(call, body).await
+            apply_to_live(call, body, finish).await
         } else if call.subresource.is_empty() {
             apply_new(call, body).await
         } else {
@@ -161,13 +161,18 @@ async fn apply_patch(call: &Call) -> Result<Answer> {
 }
 
 /// Applies to an object that is there.
-async fn apply_to_live(call: &Call, body: &Value) -> Result<Answer> {
+async fn apply_to_live(
+    call: &Call,
+    body: &Value,
+    finish: &impl Fn(&mut Value) -> Result<()>,
+) -> Result<Answer> {
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
         let merged = managed::apply(call, Some(&shown), body)?;
         let mut object = completed(call, body, merged)?;
         take_part(call, &mut object, live);
+        finish(&mut object)?;
         Ok(object)
     })
     .await

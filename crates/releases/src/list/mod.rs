@@ -15,6 +15,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use domain::ids::shortened;
 use domain::roles::Capability;
 use domain::{Actor, Place};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -180,11 +181,11 @@ impl Releases {
         };
         if let Some(namespace) = &query.namespace {
             let theirs = people.workspace_of(namespace).filter(|workspace| reads(workspace));
-            theirs.ok_or_else(|| Error::NotYours(namespace.clone()))?;
+            theirs.ok_or_else(|| Error::NotYours(shortened(namespace)))?;
         }
         if let Some(workspace) = &query.workspace {
             let theirs = workspace.parse().ok().filter(|workspace| reads(workspace));
-            theirs.ok_or_else(|| Error::NoWorkspace(workspace.clone()))?;
+            theirs.ok_or_else(|| Error::NoWorkspace(shortened(workspace)))?;
         }
         let mut known: HashMap<String, bool> = HashMap::new();
         Ok(self.parts().list.table.page(query, |row| {
