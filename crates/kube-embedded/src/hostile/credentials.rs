@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::lists::cpu_time;
-use super::tenant::put;
+use super::tenant::{Tenant, put};
 use crate::access::User;
 use crate::access::authn::ISSUER;
 use crate::access::node::{NODES, is_of_predecessor};
