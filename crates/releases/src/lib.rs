@@ -164,7 +164,7 @@ impl Releases {
         &self.0.helms.renderer
     }
 
-    /// The chart cache.
+    /// Fetches and caches the charts of all releases.
     pub fn charts(&self) -> &Charts {
         &self.0.charts
     }

@@ -114,7 +114,7 @@ impl Change {
         object.with_value(after).map(Some).map_err(|error| at(error.why))
     }
 
-    /// With a target, the names in a strategic merge patch are ignored, as in kustomize.
+    /// With a target, the names in a strategic merge patch are ignored.
     fn addressed(&self, patch: &Value) -> Value {
         let mut patch = patch.clone();
         let Value::Object(fields) = &mut patch else { return patch };

@@ -156,7 +156,7 @@ async fn whoever_dies_over_an_installation_leaves_nothing_undone() {
     };
     let first = prepare().await;
     let writes = count(&first, active(&first)).await;
-    // Writes: the release, two of its status, create and delete of the Lease, two of the record, two objects, the request's status, and
+    // Writes: the release, two of its status, the Lease and its deletion, two of the record, two objects, those of the request, and
     // events. The number of status writes in between depends on how fast the objects become ready.
     assert!((9..=20).contains(&writes), "{writes} writes");
     kill_at_each(

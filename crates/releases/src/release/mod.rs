@@ -330,7 +330,7 @@ impl Controller {
 
     /// The desired state could not be determined, so no operation was started.
     async fn not_looked(&self, pass: &Pass<'_>, failure: &Failure) -> Result<Next, PassError> {
-        // The request controller corrects this within a second; no status is written.
+        // The request controller is about to correct this; no status is written.
         if matches!(failure.reason, "NoRequest" | "NotAsRequested") && pass.release.status.is_some() {
             return Ok(Next::After(Duration::from_secs(1)));
         }

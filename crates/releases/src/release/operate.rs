@@ -1,4 +1,4 @@
-//! Executes one operation: started in the status and finished in the status.
+//! Executes one operation, which the status names from start to end.
 //!
 //! Invariants: nothing is done before the status names the operation. That write is conditional on the observed `resourceVersion`, so a
 //! reconcile with a stale view does nothing. The next reconcile finds an unfinished operation of a crashed process in the status and in

@@ -291,7 +291,7 @@ impl Controller {
         Target { reserved: administered::reserved(&self.clients, identity, Some(&pass.release)), ..target }
     }
 
-    /// Deletes the claims of StatefulSets. First of all steps, while the record still names them: Kubernetes removes a claim when its
+    /// Deletes the claims of StatefulSets. This is the first step, while the record still names them: Kubernetes removes a claim when its
     /// last pod is gone.
     async fn remove_claims(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);

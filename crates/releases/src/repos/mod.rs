@@ -45,7 +45,7 @@ pub struct NewRepo {
     pub workspace: String,
     pub url: String,
     pub description: String,
-    /// Uses plain HTTP for an OCI registry.
+    /// Connects to an OCI registry without TLS.
     pub insecure: bool,
     pub credentials: Option<Credentials>,
     /// Fails unless the repository serves an index.

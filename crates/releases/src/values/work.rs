@@ -23,7 +23,8 @@ const INLINE_BYTES: usize = 8 << 10;
 const DEADLINE: Duration = Duration::from_mins(1);
 /// Copies of parsed values: in the operation, in the record that it builds, and in the one that it writes.
 const COPIES: usize = 3;
-/// Memory of a mask: bytes per byte of text for all encoded forms, and per byte of forms for the automaton, up to a limit.
+/// Memory of a mask: `FORMS` bytes per byte of text for the encoded forms, and `AUTOMATON_FACTOR` bytes per byte of forms, of which at
+/// most `AUTOMATON_BYTES` count.
 const FORMS: usize = 12;
 const AUTOMATON_FACTOR: usize = 40;
 const AUTOMATON_BYTES: usize = 1 << 20;

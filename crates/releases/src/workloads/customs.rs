@@ -3,10 +3,9 @@
 //! The kinds are not known in advance, and the platform itself may not read them. So there is one watch per kind, namespace and identity
 //! of a release whose record names such objects. It ends with the last release that needs it.
 //!
-//! Invariants: a watch that is rejected, or whose kind is no longer served, ends with one log line. It is restarted only by the next
-//! deployment of the release, or for a kind that was not served by the next full reconcile. There are at most [`MOST`] watches, and
-//! [`MOST_OF_ONE`] for the releases of one namespace. Objects beyond that count as ready, and the status says that their readiness is
-//! unknown.
+//! Invariants: a watch that is rejected, or whose kind is no longer served, ends with one log line. The next deployment of the release
+//! restarts it; so does the next full reconcile if the kind was not served. There are at most [`MOST`] watches, and [`MOST_OF_ONE`] for
+//! the releases of one namespace. Objects beyond that count as ready, and the status says that their readiness is unknown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

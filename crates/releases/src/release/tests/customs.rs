@@ -181,7 +181,7 @@ async fn a_watch_is_shared_ends_with_the_last_that_needs_it_and_does_not_try_for
     customs.follow(&one, &[gadget.clone(), unknown], &account("nobody"), Again::Never).await;
     assert_eq!(count(), (2, 0));
 
-    // One tenant cannot use all watches.
+    // One namespace cannot use all watches.
     for number in 0..40 {
         let kind = format!("Kind{number}");
         let key = Key::new(SHOP, &format!("many{number}"));

@@ -23,7 +23,7 @@ use crate::stage::{SHOP, Stage, archive, web};
 enum Answer {
     Text(Bytes),
     To(&'static str),
-    /// 404.
+    /// Responds with 404.
     Missing,
     /// Requires credentials.
     Locked,
