@@ -1,4 +1,4 @@
-//! Events of Kubernetes, for those who describe a release: one for each new reason of being ready or not.
+//! Kubernetes events on a `HelmRelease`: one whenever the reason of its `Ready` condition changes.
 
 use kube::Resource;
 use kube::runtime::events::{Event, EventType};
@@ -8,14 +8,14 @@ use kube_types::{HelmRelease, HelmReleaseStatus};
 
 use crate::lead::Controller;
 
-/// That something is under way is no news.
+/// Reasons without an event: they only say that an operation is in progress.
 const QUIET: &[&str] = &["Progressing", "Busy"];
 
-/// How long a note may be.
+/// The maximum length of an event note, in characters.
 const NOTE: usize = 1024;
 
 impl Controller {
-    /// What cannot be told is no reason to do anything again.
+    /// Writes the event for a status change. A failed write is logged and not retried.
     pub(crate) async fn announce(&self, before: Option<&HelmReleaseStatus>, told: &HelmRelease) {
         let ready = |status: &HelmReleaseStatus| condition(&status.conditions, READY).cloned();
         let was = before.and_then(ready).map(|condition| condition.reason);

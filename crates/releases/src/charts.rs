@@ -1,4 +1,4 @@
-//! Where the charts of releases come from, and how they are kept ready.
+//! Resolving the charts of releases, and a cache of parsed charts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use kube_types::package::Origin;
 use kube_types::release::ResolvedChart;
 use parking_lot::Mutex;
 
-/// A chart that was found, and what is to be remembered of it.
+/// A resolved chart and its prepared form.
 #[derive(Clone)]
 pub struct Chart {
     pub resolved: ResolvedChart,
     pub ready: Arc<ReadyChart>,
 }
 
-/// How many charts are kept ready, and how many bytes together: parsed once, however many releases have them. What is made of
-/// charts as they are rendered is among the bytes, and never more than them, however many are rendered at once.
+/// Limits of the cache of parsed charts: entries and total bytes. Each chart is parsed once for all releases that use it. Data derived
+/// while rendering counts towards the bytes, however many renders run concurrently.
 const READY: usize = 32;
 const READY_BYTES: usize = 64 << 20;
 
-/// The charts of the server: each that is used is kept as a package.
+/// Fetches charts. Every chart that is used is stored as a package.
 pub struct Charts {
     store: chart_store::Charts,
     ready: Ready,
 }
 
-/// The charts that are kept ready, the last used at the end, each with the weight of its files.
+/// Cache of prepared charts in LRU order (most recently used last), each with the weight of its files.
 struct Ready {
     charts: Mutex<VecDeque<(Chart, usize)>>,
     memory: CacheMemory,
@@ -47,7 +47,7 @@ impl Ready {
         let at = charts.iter().position(|(chart, _)| is_meant(&chart.resolved))?;
         let (chart, weight) = charts.remove(at)?;
         charts.push_back((chart.clone(), weight));
-        // What is made of a chart grows after it was kept.
+        // The weight of a prepared chart grows after it was inserted.
         self.shrink(&mut charts);
         Some(chart)
     }
@@ -77,9 +77,9 @@ impl Charts {
         &self.store
     }
 
-    /// The chart at a source, kept as a package that the reader may read from now on.
+    /// Fetches the chart at a source and stores it as a package that `reader` may read from then on.
     pub async fn get(&self, source: &Source, reader: &Reader) -> Result<Chart, ChartError> {
-        // The platform reads all packages. Whether a workspace does is for the store to say.
+        // Only the platform may use the cache here: it reads all packages. For a workspace the store checks access.
         if let Source::Package(name) = source
             && matches!(reader, Reader::Platform | Reader::PlatformFor(_))
             && let Some(chart) = self.ready.get(|chart| chart.package == *name)
@@ -87,7 +87,7 @@ impl Charts {
             return Ok(chart);
         }
         let fetched = self.store.fetch(source, reader).await?;
-        // Kept even where the chart is known: its package may have been collected since.
+        // Stored even if the chart is cached: its package may have been garbage-collected since.
         let package = match source {
             Source::Package(name) => name.clone(),
             Source::Archive(_) => self.store.keep(&fetched, Origin::Upload, reader).await?,
@@ -98,7 +98,7 @@ impl Charts {
         Ok(self.ready(&fetched, package))
     }
 
-    /// Keeps an archive for all of these readers: at least one of them has room for it.
+    /// Stores an archive for all `readers`. Fails if it exceeds the quota of every one of them.
     pub async fn upload(&self, archive: Bytes, readers: &[Reader]) -> Result<Chart, ChartError> {
         let first = readers.first().unwrap_or(&Reader::Everyone);
         let fetched = self.store.fetch(&Source::Archive(archive), first).await?;
@@ -142,7 +142,7 @@ impl Charts {
     }
 }
 
-/// Where the chart of a release is said to be; nothing if it says nothing that we can follow.
+/// Returns the chart source of a release spec, or `None` if the spec names no repository, OCI reference or package.
 pub(crate) fn source(spec: &HelmReleaseSpec) -> Option<Source> {
     let version = || spec.chart_version.clone();
     let said = spec.source.as_ref()?;

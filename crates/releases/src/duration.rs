@@ -1,14 +1,14 @@
-//! Lengths of time as Go and Flux write them: `1h30m`, `10m`, `2.5s`, `500ms`.
+//! Durations in the notation of Go and Flux: `1h30m`, `10m`, `2.5s`, `500ms`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
 
-/// Longer than anything is waited for.
+/// The longest duration that parses, in seconds: one year.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
-/// The length, unless the text is none or far too long.
+/// Parses a duration. Returns `None` for invalid text and for more than a year.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut seconds = 0.0;
@@ -25,19 +25,19 @@ pub fn parse(text: &str) -> Option<Duration> {
     (!text.is_empty() && seconds <= LONGEST).then(|| Duration::from_secs_f64(seconds))
 }
 
-/// The shortest interval of a release. The schema refuses shorter ones; objects from before it are clamped.
+/// The shortest interval of a release. The schema rejects shorter ones; objects from before that rule are clamped.
 pub const MIN_INTERVAL: Duration = Duration::from_secs(30);
 pub const MAX_INTERVAL: Duration = Duration::from_hours(24 * 30);
-/// The bounds of `options.timeout`. The schema refuses others; objects from before it are clamped.
+/// The bounds of `options.timeout`. The schema rejects others; objects from before that rule are clamped.
 pub const MIN_TIMEOUT: Duration = Duration::from_secs(1);
 pub const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// The interval that a text asks for, within its bounds; none where the text is none.
+/// Parses an interval and clamps it. Returns `None` for invalid text.
 pub fn interval(text: &str, min: Duration) -> Option<Duration> {
     bounded(text, min, MAX_INTERVAL)
 }
 
-/// The timeout that a text asks for, within its bounds; none where the text is none.
+/// Parses a timeout and clamps it. Returns `None` for invalid text.
 pub fn timeout(text: &str) -> Option<Duration> {
     bounded(text, MIN_TIMEOUT, MAX_TIMEOUT)
 }
@@ -46,7 +46,7 @@ fn bounded(text: &str, min: Duration, max: Duration) -> Option<Duration> {
     parse(text).map(|length| length.clamp(min, max))
 }
 
-/// `length` and up to a tenth more, always the same for one key: so that what began together does not go on together.
+/// Adds up to 10 % to `length`, always the same for one key, so that timers started together do not fire together.
 pub fn jittered(length: Duration, key: impl Hash) -> Duration {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Why a pass could not be finished. It is tried again after a pause.
+//! Errors of a reconcile. It is retried with backoff.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ pub enum PassError {
 }
 
 impl PassError {
-    /// Whether somebody else wrote at the same time: what they wrote will be heard of.
+    /// Whether the write lost a conflict. The watch delivers the newer object.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Call { cause, .. } if matches!(&**cause, kube::Error::Api(status) if status.is_conflict()))
     }
 }
 
-/// The words of Kubernetes, where it said anything. They are for the log, or for whoever made the call as themselves.
+/// The message of the API server's `Status`, else of the client. For the log, or for the caller whose identity made the request.
 pub(crate) fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -37,7 +37,7 @@ pub(crate) fn words(error: &kube::Error) -> String {
     }
 }
 
-/// Says what was being done when a call failed.
+/// Adds the attempted operation to a failed Kubernetes call.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PassError>;
 }

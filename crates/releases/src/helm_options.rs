@@ -1,4 +1,4 @@
-//! Helm's install and upgrade of a release spec: one path for the controller, which executes it, and for plans, which run it dry.
+//! Helm's install and upgrade of a release spec: shared by the controller, which executes it, and by plans, which run it dry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use kube_apply::Silent;
 use kube_types::HelmReleaseSpec;
 use kube_types::release::Options;
 
-/// What is deployed, beside what the spec says.
+/// The inputs of a deployment besides the spec.
 pub(crate) struct Inputs {
     pub name: String,
     pub namespace: String,
     pub chart: Arc<ReadyChart>,
     pub values: Arc<Members>,
-    /// Of the record.
+    /// Labels of the Helm record.
     pub labels: BTreeMap<String, String>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// How a step deploys a release: the one decision of the controller, which executes it, and of plans.
+    /// The Helm action for a decided step. The only place of this choice, for the controller and for plans.
     ///
-    /// What is left of an interrupted operation is ended first, and upgraded then; a plan says that it is pending.
+    /// An interrupted operation is recovered first and then upgraded. A plan reports it as pending.
     pub fn of(step: Step) -> Self {
         match step {
             Step::Install | Step::Reinstall => Self::Install,
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-/// How the spec wants an operation to run.
+/// Maps the options of the spec to the options of a Helm action.
 pub(crate) fn run<'r>(spec: &HelmReleaseSpec, timeout: Duration, change: &'r dyn PostRender) -> Run<'r> {
     let Options { wait, wait_for_jobs, atomic, disable_hooks, force, take_ownership, max_history, .. } =
         spec.options;
@@ -65,7 +65,7 @@ pub(crate) fn run<'r>(spec: &HelmReleaseSpec, timeout: Duration, change: &'r dyn
     run
 }
 
-/// Installs or upgrades, or says what would come of it if `run` is dry.
+/// Installs or upgrades. With a dry `run`, returns the record that would be created.
 pub(crate) async fn deploy(
     helm: &Helm,
     action: Action,

@@ -1,4 +1,4 @@
-//! Which release is meant: a namespace and a name.
+//! Key of a release: namespace and name.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What was found of each release when it was last looked at whole: so that a pass for a pod that became ready fetches no
-//! chart and reads no values.
+//! In-memory reconcile state per release, from its last full reconcile. A reconcile for a pod that became ready needs neither the chart
+//! nor the values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::key::Key;
 #[derive(Default)]
 pub(crate) struct Known {
     all: Mutex<HashMap<Key, Entry>>,
-    /// The last generation whose preparation ended here, however it ended, by UID.
+    /// The UID and generation whose preparation last finished in this process, whether it succeeded or failed.
     prepared: Mutex<HashMap<Key, (String, Option<i64>)>>,
 }
 
@@ -23,14 +23,14 @@ struct Entry {
     uid: String,
     generation: Option<i64>,
     at: Timestamp,
-    /// The hash of what is wanted.
+    /// The hash of the desired release.
     spec_hash: String,
-    /// The objects of a revision.
+    /// A revision and its objects.
     objects: Option<(i64, Arc<[Id]>)>,
 }
 
 impl Known {
-    /// The hash of what this release wants, if that was looked at since its spec changed, and within `interval`.
+    /// The hash of the desired release, if it was computed for this generation and within `interval`.
     pub fn spec_hash(
         &self,
         key: &Key,
@@ -44,12 +44,12 @@ impl Known {
         fresh.then(|| entry.spec_hash.clone())
     }
 
-    /// When it was last looked at whole.
+    /// The time of the last full reconcile.
     pub fn looked(&self, key: &Key) -> Option<Timestamp> {
         self.all.lock().get(key).map(|entry| entry.at)
     }
 
-    /// It was looked at whole.
+    /// Records a full reconcile.
     pub fn learn(&self, key: &Key, release: &HelmRelease, spec_hash: &str, now: Timestamp) {
         let mut all = self.all.lock();
         let objects = all
@@ -66,7 +66,7 @@ impl Known {
         all.insert(key.clone(), entry);
     }
 
-    /// The objects of that revision.
+    /// The objects of `revision`, if cached.
     pub fn objects(&self, key: &Key, revision: i64) -> Option<Arc<[Id]>> {
         let all = self.all.lock();
         let (of, objects) = all.get(key)?.objects.as_ref()?;
@@ -79,18 +79,18 @@ impl Known {
         }
     }
 
-    /// This generation of a release is about to be prepared.
+    /// Marks the preparation of a release as started.
     pub fn begin_preparation(&self, key: &Key) {
         self.prepared.lock().remove(key);
     }
 
-    /// Its preparation ended.
+    /// Marks the preparation of this generation as finished.
     pub fn end_preparation(&self, key: &Key, release: &HelmRelease) {
         let ended = (release.uid().unwrap_or_default(), release.metadata.generation);
         self.prepared.lock().insert(key.clone(), ended);
     }
 
-    /// Whether the last preparation of this generation ended here.
+    /// Whether the preparation of this generation finished in this process.
     pub fn is_prepared(&self, key: &Key, release: &HelmRelease) -> bool {
         let all = self.prepared.lock();
         all.get(key).is_some_and(|(uid, generation)| {

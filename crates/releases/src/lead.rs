@@ -1,7 +1,7 @@
-//! What one server of a cluster does by itself: look after requests and releases.
+//! The controllers of requests and releases, which run on the leader only.
 //!
-//! Everything that changes is a reason to pass over a release: the release itself, Helm's records of it, the objects that it
-//! made, a release that it waits for. A pass asks memory first, so that most of them cost no call.
+//! A release is reconciled when it changes, when its Helm records, its objects or its request change, and when a release that it depends
+//! on changes. A reconcile reads caches first, so that most need no API call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -38,8 +38,8 @@ use crate::workloads::Workloads;
 use crate::workloads::customs::Customs;
 use crate::{Releases, sweep};
 
-/// The slots of the release controller. Much of a reconcile is waiting for the cluster; one that takes longer than ten seconds waits
-/// for something outside, such as a repository, a hook or pods.
+/// The slots of the release controller. Most of a reconcile is waiting for the API server. One that takes more than ten seconds waits for
+/// something else, such as a repository, a hook or pods.
 const RELEASE_SLOTS: Limits = Limits {
     active: 64,
     active_share: 8,
@@ -47,7 +47,7 @@ const RELEASE_SLOTS: Limits = Limits {
     slow: 512,
     slow_share: 128,
     slow_after: Duration::from_secs(10),
-    // Each reconcile has a shorter one, by the timeout of its release.
+    // Each reconcile has a shorter deadline, from the timeout of its release.
     deadline: Duration::from_hours(5),
 };
 /// The slots of the request controller.
@@ -61,11 +61,11 @@ const REQUEST_SLOTS: Limits = Limits {
     deadline: Duration::from_mins(5),
 };
 
-/// The note of the event of a reconcile that panicked.
+/// The note of the event for a reconcile that panicked.
 const PANICKED: &str =
     "the reconcile ended with an internal error and is tried again; the log of the server has the details";
 
-/// The bytes that operations of releases hold at most together.
+/// The most memory that operations of releases use in total, in bytes.
 pub fn operation_bytes() -> u64 {
     let reconciles = RELEASE_SLOTS.active.saturating_add(RELEASE_SLOTS.slow);
     let unreserved = (reconciles as u64).saturating_mul(operations::FREE_BYTES);
@@ -74,10 +74,10 @@ pub fn operation_bytes() -> u64 {
 
 /// The shortest deadline of a reconcile of a release.
 const MIN_DEADLINE: Duration = Duration::from_mins(30);
-/// An operation may take its timeout several times over: for hooks, for the objects, and for what a failure is followed by.
+/// The deadline as a multiple of the release's timeout: hooks, objects, and the rollback after a failure may each use the timeout.
 const DEADLINE_TIMEOUTS: u32 = 4;
 
-/// What both controllers work with.
+/// Shared state of both controllers.
 pub(crate) struct Controller {
     pub clients: Clients,
     pub requests: Feed<HelmRequest>,
@@ -90,23 +90,23 @@ pub(crate) struct Controller {
     pub helm: crate::Helms,
     pub clock: Arc<dyn Clock>,
     pub events: Recorder,
-    /// What was found of each release when it was last looked at whole.
+    /// Per release: results of the last full reconcile.
     pub known: Known,
-    /// What is to be told in a moment.
+    /// Debounces status writes.
     pub soon: Soon<Key>,
     pub soon_of_requests: Soon<String>,
-    /// What was written and not yet heard of.
+    /// The last `resourceVersion` written per key, until the cache has caught up.
     pub told: Told<Key>,
     pub told_requests: Told<String>,
-    /// Who waits for whom.
+    /// The releases that wait for a dependency, by the dependency.
     pub waiting: Mutex<BTreeMap<Key, BTreeSet<Key>>>,
     again: mpsc::UnboundedSender<Key>,
 }
 
 impl Releases {
-    /// Does it for ever; ended by dropping it. Only the leader may.
+    /// Runs controllers and garbage collection until dropped. Only the leader may call it.
     pub async fn lead(&self) -> Infallible {
-        // Supervised in place and not spawned: all of it is dropped with the Lease of the leader.
+        // Supervised in place rather than spawned: everything is dropped with the leader's Lease.
         futures::join!(
             runtime().run("release-gc", "", || self.collect_garbage()),
             runtime().run("release-controllers", "", || self.control()),
@@ -127,7 +127,7 @@ impl Releases {
 
     async fn collect_garbage(&self) -> Infallible {
         loop {
-            // At first, too: a server that restarts often would never do it otherwise.
+            // Runs at start, too: otherwise a server that restarts often would never collect.
             if let Err(error) = self.sweep().await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
             }
@@ -185,7 +185,7 @@ impl Controller {
         again: mpsc::UnboundedReceiver<Key>,
         workloads: impl Stream<Item = Key> + Send + 'static,
     ) {
-        // All that the records say is known before the first pass.
+        // The record cache is complete before the first reconcile.
         let records = self.clone();
         for mark in marks.all() {
             self.records.enter(&Change::Applied(mark));
@@ -227,14 +227,14 @@ impl Controller {
             let limit = self.deadline(&key);
             match timeout(limit, self.pass_release(&key)).await {
                 Ok(done) => settle(done),
-                // Its operation stays in the status and counts as interrupted.
+                // The operation stays in the status and counts as interrupted.
                 Err(_) => Err(PassError::Deadline(limit)),
             }
         })
     }
 
-    /// Runs a reconcile on a task of its own, so that all cores have a share; ended with whoever waits for it. A panic is an event of
-    /// the object.
+    /// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped. A
+    /// panic is reported as an event of the object.
     fn apart(
         self: Arc<Self>,
         object: impl FnOnce() -> Option<ObjectReference> + Send + 'static,
@@ -248,7 +248,7 @@ impl Controller {
                         if let Some(object) = object() {
                             self.report_panic(&object).await;
                         }
-                        // The queue counts it as the panic of this key.
+                        // The queue counts it as a panic of this key.
                         std::panic::resume_unwind(panic)
                     }
                     Err(cancelled) => Err(PassError::Broken(cancelled.to_string())),
@@ -258,7 +258,7 @@ impl Controller {
         .boxed()
     }
 
-    /// Writes an event without the message of the panic, which may repeat values.
+    /// Writes an event without the panic message, which may contain values.
     async fn report_panic(&self, object: &ObjectReference) {
         let event = Event {
             type_: EventType::Warning,
@@ -272,7 +272,7 @@ impl Controller {
         }
     }
 
-    /// When a reconcile of a release is cancelled. The next one continues it, as after a crash.
+    /// The time after which a reconcile of a release is cancelled. The next reconcile continues as after a crash.
     fn deadline(&self, key: &Key) -> Duration {
         let release = self.releases.get_in(&key.namespace, &key.name);
         let timeout = release.as_ref().and_then(|release| release.spec.options.timeout.as_deref());
@@ -280,7 +280,7 @@ impl Controller {
         MIN_DEADLINE.max(timeout.saturating_mul(DEADLINE_TIMEOUTS))
     }
 
-    /// Those who wait for this release look again.
+    /// Requeues the releases that wait for this one.
     fn wake_waiting(&self, key: &Key) {
         let Some(waiting) = self.waiting.lock().remove(key) else { return };
         for waiter in waiting {
@@ -290,7 +290,7 @@ impl Controller {
     }
 }
 
-/// The key of a request in the fair queue. Workspaces of one account have the same one.
+/// The key of a request in the fair queue. Workspaces of one account share a key.
 fn request_tenant(people: &dyn People, workspace: &str) -> String {
     match workspace.parse() {
         Ok(workspace) => format!("tenant {}", flow_of(people, &workspace)),
@@ -306,7 +306,7 @@ fn release_tenant(people: &dyn People, namespace: &str) -> String {
     }
 }
 
-/// The release of a request, which may act as somebody else now.
+/// The release of a request: its identity may have changed with the request.
 fn released(request: &HelmRequest) -> Key {
     Key::new(&request.spec.namespace, &request.spec.release_name)
 }
@@ -321,7 +321,7 @@ pub(crate) fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<I
     stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }
 
-/// A conflict is no failure: the pass saw something old, and the new is on its way.
+/// Requeues on conflict: the cache was stale, and the watch delivers the new object.
 fn settle(done: Result<Next, PassError>) -> Result<Next, PassError> {
     match done {
         Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(request_tenant(&people, "shop"), request_tenant(&people, personal.as_str()));
         assert_eq!(release_tenant(&people, "shop"), request_tenant(&people, "blog"));
         assert_ne!(request_tenant(&people, "shop"), request_tenant(&people, "other"));
-        // Workspaces without an account have a share of their own, and so have namespaces without a workspace.
+        // Workspaces without an account have their own share, and so do namespaces without a workspace.
         assert_eq!(request_tenant(&people, "admins"), "tenant admins");
         assert_ne!(request_tenant(&people, "admins"), request_tenant(&people, "more"));
         assert_eq!(release_tenant(&people, "default"), "namespace default");

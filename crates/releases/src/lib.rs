@@ -1,14 +1,23 @@
-//! Requests and releases: what people ask for, and what follows from it by itself.
+//! Helm requests and Helm releases: service functions for HTTP and CLI, caches, and the controllers.
 //!
-//! Modules in reading order: who there is ([`people`]) and which charts ([`charts`]); the values of a release ([`values`]) and what
-//! is changed in what comes of them ([`chain`]); what watches tell of Helm's records (`records`) and of objects
-//! (`workloads`); what people can ask for ([`acts`]) and lists of what there is ([`list`]), where charts come from ([`repos`]);
-//! the controllers (`lead`): one for requests (`requests`), one for releases (`release`), and how a status follows from what
-//! was seen (`tell`), when it is told (`soon`) and heard of (`told`); and what is left behind (`sweep`).
+//! Modules:
 //!
-//! Always true: chart objects are written as whoever the release acts as, and Kubernetes decides whether they may; everything
-//! else (requests, the releases of requests, values, records, statuses) is written by the platform itself.
-//! Elsewhere: states and rules (`domain::release`), Helm's acts (`helm_release`), the resources (`kube_types`).
+//! * [`people`]: accounts and workspaces, as a trait.
+//! * [`charts`], [`repos`]: resolving charts; chart repositories.
+//! * [`values`]: merging the values of a release.
+//! * [`chain`]: post-rendering, i.e. changes to rendered manifests.
+//! * `records`: cache of Helm's release records.
+//! * `workloads`: readiness of objects, from watches.
+//! * [`acts`]: service functions, one per use case.
+//! * [`list`]: the index of releases for lists.
+//! * `lead`: the controllers, `requests` for requests and `release` for releases.
+//! * `tell`, `soon`, `told`: status updates, their debounce, and writes that the watch has not delivered yet.
+//! * `sweep`: garbage collection.
+//!
+//! Invariants: chart objects are written with the identity of the release, and Kubernetes authorises it. Requests, the `HelmRelease`
+//! objects of requests, values, records and statuses are written by the platform's own identity.
+//!
+//! See also: states and rules (`domain::release`), Helm actions (`helm_release`), resources (`kube_types`).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -60,7 +69,7 @@ mod told;
 pub mod values;
 mod workloads;
 
-/// Requests and releases on one cluster. Clones are the same one.
+/// Requests and releases on one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Releases(Arc<Parts>);
 
@@ -68,7 +77,7 @@ pub(crate) struct Parts {
     clients: Clients,
     requests: Feed<HelmRequest>,
     releases: Feed<HelmRelease>,
-    /// All of Helm's records, without their content.
+    /// The metadata of all Helm records.
     marks: Feed<Option<Mark>>,
     list: List,
     charts: Arc<Charts>,
@@ -86,12 +95,12 @@ pub enum StartError {
     Silent(Duration),
 }
 
-/// How long the cluster may take to tell all that there is.
+/// Time limit for the initial sync of the caches.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Releases {
-    /// Begins to watch, and returns when all that there is is known. The definitions are there. `holder` is what others are told
-    /// who find one of us at work on a release.
+    /// Starts the watches and returns when their caches are synced. The CRDs must be installed. `holder` is the name in Leases by which
+    /// other clients see the process that works on a release.
     pub async fn start(
         clients: Clients,
         charts: chart_store::Charts,
@@ -102,7 +111,7 @@ impl Releases {
         Self::start_with(Renderer::new(), clients, charts, people, clock, holder).await
     }
 
-    /// The same with a renderer that shares its pool with other work.
+    /// Like [`Self::start`], with a renderer whose pool is shared with other work.
     pub async fn start_with(
         renderer: Renderer,
         clients: Clients,
@@ -150,17 +159,17 @@ impl Releases {
         Ok(started)
     }
 
-    /// The renderer of all releases, for its usage.
+    /// The renderer of all releases, for its metrics.
     pub fn renderer(&self) -> &Renderer {
         &self.0.helms.renderer
     }
 
-    /// All charts that the server can have.
+    /// Fetches and caches the charts of all releases.
     pub fn charts(&self) -> &Charts {
         &self.0.charts
     }
 
-    /// For how long nothing has been heard of the cluster; nothing while the watches stand.
+    /// The time since the watches lost the API server. `None` while all of them are connected.
     pub fn stale_for(&self) -> Option<Duration> {
         let Parts { requests, releases, marks, .. } = self.parts();
         [requests.stale_for(), releases.stale_for(), marks.stale_for()].into_iter().flatten().max()
@@ -171,7 +180,7 @@ impl Releases {
     }
 }
 
-/// A watch of the metadata of Helm's records.
+/// Starts a watch of the metadata of Helm's records.
 fn marks(clients: &Clients) -> Feed<Option<Mark>> {
     let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
     Feed::of_metadata(Api::all(clients.own()), records, |record| Mark::of(&record))
@@ -184,21 +193,21 @@ impl Parts {
     }
 }
 
-/// What all who do Helm's acts here share.
+/// Factory of Helm clients.
 #[derive(Clone)]
 pub(crate) struct Helms {
     pub discovery: Discovery,
     renderer: Renderer,
     clock: Arc<dyn Clock>,
     holder: Arc<str>,
-    /// Who else is at work on releases, seen before this server leads.
+    /// Observes the operation leases of other holders. It starts before this server leads.
     sightings: Sightings,
     people: Arc<dyn People>,
 }
 
 impl Helms {
-    /// Helm, writing objects as the identity of a release and all else as ourselves. Records that the ledger does not know
-    /// are executed as the namespace's deployer; `reserved` objects are written as an administrator, or left alone.
+    /// A Helm client that writes objects with the identity of a release and everything else as the platform. Revisions that the ledger
+    /// does not contain are executed as the namespace's deployer. `reserved` objects are written as an administrator, or skipped.
     pub fn acting_for(
         &self,
         clients: &Clients,
@@ -220,7 +229,7 @@ impl Helms {
         helm
     }
 
-    /// To be the only one at work on a release of a namespace.
+    /// The lock of a release in this namespace.
     pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
         Hold::new(clients.own(), namespace, &self.holder).seeing(&self.sightings)
     }
@@ -230,18 +239,18 @@ impl Helms {
         self.renderer.share(&self.flow(namespace))
     }
 
-    /// The same for values.
+    /// Like [`Self::share`], for parsing and merging values.
     pub fn values_pool(&self, namespace: &str) -> ValuesPool {
         ValuesPool::new(&self.renderer, &self.flow(namespace))
     }
 
-    /// The account or workspace whose budgets releases of a namespace use; else the namespace.
+    /// The account or workspace whose budgets the releases of a namespace use, else the namespace.
     fn flow(&self, namespace: &str) -> String {
         let flow = self.people.workspace_of(namespace).map(|workspace| flow_of(&*self.people, &workspace));
         flow.map_or_else(|| namespace.to_owned(), |flow| flow.to_string())
     }
 
-    /// The records of a namespace.
+    /// The storage of Helm records in a namespace.
     pub fn storage(&self, clients: &Clients, namespace: &str) -> Storage {
         Storage::new(clients.own(), namespace, self.clock.clone()).sharing(self.share(namespace))
     }

@@ -1,4 +1,4 @@
-//! Who there is, as far as releases must know: asked of whoever keeps accounts and workspaces.
+//! Directory of accounts and workspaces, as far as releases need it. Implemented by the crate that manages them.
 
 use domain::actor::{Impersonation, Refusal};
 use domain::ids::{UserId, WorkspaceName};
@@ -8,12 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use kube_types::marks::{ACCOUNT, WORKSPACE_UID};
 
-/// Why a release has no identity to act with.
+/// Why no identity is available for a release.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     #[error("the account is closed, expired or gone")]
     NoAccount,
-    /// The account's role, or the scope of the token that the release was changed with.
+    /// The account's role or the scope of the token that last changed the release does not permit it.
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error("the account is no administrator of the platform any more")]
@@ -22,11 +22,10 @@ pub enum IdentityError {
     Scope(String),
 }
 
-/// Answers from memory.
+/// Answers from memory, without I/O.
 pub trait People: Send + Sync + 'static {
-    /// The identity of a release of `workspace` that acts for this account, by its UID: the user and exactly one group, by
-    /// the role that the account has there now. `scope` is that of the token by which the release was changed; empty
-    /// for one that is not limited.
+    /// The identity of a release of `workspace` that runs as this account (by UID): the user and exactly one group, by the account's
+    /// current role there. `scope` is the scope of the token that changed the release; empty means unrestricted.
     fn acts_as(
         &self,
         user: &UserId,
@@ -35,25 +34,25 @@ pub trait People: Send + Sync + 'static {
         scope: &[String],
     ) -> Result<Impersonation, IdentityError>;
 
-    /// The identity of this account, by its UID, as an administrator of the platform, if it is one now.
+    /// The identity of this account (by UID) as an administrator of the platform, if it is one now.
     fn administrator(&self, user: &UserId, uid: &str) -> Result<Impersonation, IdentityError>;
 
-    /// The workspace whose namespace this is.
+    /// The workspace that owns this namespace.
     fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName>;
 
-    /// The account whose budgets this workspace uses; none where it has budgets of its own.
+    /// The account whose budgets this workspace uses; `None` if the workspace has its own.
     fn account_of(&self, _workspace: &WorkspaceName) -> Option<UserId> {
         None
     }
 
-    /// The UID and the creation time of the workspace that has this name now; nothing where workspaces are not known.
+    /// The UID and creation time of the current workspace of this name. `None` if workspaces are not managed here.
     fn workspace_identity(&self, _workspace: &WorkspaceName) -> Option<(String, Timestamp)> {
         None
     }
 }
 
-/// Whether an object that names a workspace was made for the one that has the name now: by the recorded UID, or where none is
-/// recorded by its age. What a former workspace of the name left behind is not valid.
+/// Whether an object that names a workspace belongs to the current workspace of that name. Compares the recorded UID or, if none is
+/// recorded, the creation times. Objects of a deleted workspace of the same name are not valid.
 pub(crate) fn is_of_living_workspace(
     people: &dyn People,
     workspace: &WorkspaceName,
@@ -66,7 +65,7 @@ pub(crate) fn is_of_living_workspace(
     }
 }
 
-/// Whether an object of `workspace` in this namespace was made for the workspace that has the namespace now.
+/// Whether an object of `workspace` in this namespace belongs to the workspace that owns the namespace now.
 pub(crate) fn is_of_owner(
     people: &dyn People,
     namespace: &str,
@@ -78,18 +77,18 @@ pub(crate) fn is_of_owner(
         .is_some_and(|owner| owner.as_str() == workspace && is_of_living_workspace(people, &owner, object))
 }
 
-/// The flow of a workspace in pools and fair queues: its account or, where it has budgets of its own, itself. The name of a workspace
-/// that is not personal never has the form of an id.
+/// The flow of a workspace in pools and fair queues: its account, or the workspace itself if it has its own budgets. The two never
+/// collide: only personal workspaces are named like an account id.
 pub(crate) fn flow_of(people: &dyn People, workspace: &WorkspaceName) -> String {
     people.account_of(workspace).map_or_else(|| workspace.to_string(), |account| account.to_string())
 }
 
-/// The label of the account whose budgets an object of a workspace uses.
+/// The label with the account whose budgets an object of a workspace uses.
 pub(crate) fn account_label(people: &dyn People, workspace: &WorkspaceName) -> Option<(String, String)> {
     people.account_of(workspace).map(|account| (ACCOUNT.to_owned(), account.to_string()))
 }
 
-/// The annotation that records for which workspace an object is made.
+/// The annotation with the UID of the workspace that an object is created for.
 pub(crate) fn workspace_annotation(
     people: &dyn People,
     workspace: &WorkspaceName,
@@ -104,7 +103,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Workspaces with their accounts. Each has one namespace of its name.
+    /// Workspaces with their accounts. Each owns one namespace of the same name.
     pub(crate) struct Accounts(HashMap<WorkspaceName, UserId>);
 
     impl Accounts {

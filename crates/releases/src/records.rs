@@ -1,8 +1,7 @@
-//! What Helm's records say of every release, by their labels alone: which revisions there are, and how each stands.
+//! Cache of Helm's release records per release: revisions and their statuses, from labels only.
 //!
-//! Fed by a watch of the records' metadata, so that a pass over a release asks nobody, and hears when somebody else, such as the
-//! helm command line, changed one. What an act of ours wrote is entered at once ([`Records::learn`]); what the watch
-//! says later of an older state is not heeded.
+//! Fed by a metadata watch, so that a reconcile needs no API call and is triggered when another client, such as the `helm` command,
+//! changes a record. Own writes are entered at once ([`Records::learn`]); an older state that the watch delivers later is ignored.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,27 +18,27 @@ use parking_lot::Mutex;
 
 use crate::key::Key;
 
-/// Records are Secrets of this type, with this label.
+/// The type and label selector of the Secrets that hold records.
 pub(crate) const TYPE: &str = "helm.sh/release.v1";
 pub(crate) const OWNED: &str = "owner=helm";
 
-/// The newest revision of a release.
+/// The latest revision of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Newest {
     pub revision: i64,
     pub status: Status,
-    /// When its record was last written.
+    /// The time of the last write of the record.
     pub since: Option<Timestamp>,
-    /// Of what we made it, where we did; of what we made the one before it, where the helm command did.
+    /// The spec hash of our own revision. The `helm` command copies it from the revision before.
     pub hash: Option<Box<str>>,
-    /// By which operation we made it, or the one that the helm command copied this from.
+    /// The operation that created the revision. The `helm` command copies it from the revision before.
     pub operation: Option<Box<str>>,
-    /// We made it.
+    /// Whether the platform created the revision.
     pub ours: bool,
 }
 
 impl Newest {
-    /// Whether that is what we made of that spec.
+    /// Whether the platform created this revision from a spec with this hash.
     pub fn is_made_of(&self, spec_hash: &str) -> bool {
         self.ours && self.hash.as_deref() == Some(short(spec_hash))
     }
@@ -48,7 +47,7 @@ impl Newest {
 #[derive(Default)]
 pub(crate) struct Records(Mutex<HashMap<Key, BTreeMap<i64, Known>>>);
 
-/// What is said about a record.
+/// Parsed labels of one record.
 pub(crate) struct Mark {
     key: Key,
     revision: i64,
@@ -60,7 +59,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Nothing of what is no record.
+    /// Returns `None` for a Secret that is not a record.
     pub fn of(record: &PartialObjectMeta<Secret>) -> Option<Self> {
         let label = |name: &str| record.labels().get(name);
         let text = |name: &str| label(name).map(|text| text.as_str().into());
@@ -83,12 +82,12 @@ struct Known {
     operation: Option<Box<str>>,
     ours: bool,
     since: Option<Timestamp>,
-    /// An act of ours said so, and not yet the watch.
+    /// Entered by an own write that the watch has not delivered yet.
     learnt: bool,
 }
 
 impl Records {
-    /// Enters what the watch says; answers whose record it is.
+    /// Applies a watch event and returns the key of the record's release.
     pub fn enter(&self, change: &Change<Option<Mark>>) -> Option<Key> {
         let (mark, gone) = match change {
             Change::Applied(mark) => (mark, false),
@@ -111,7 +110,7 @@ impl Records {
         Some(key.clone())
     }
 
-    /// Enters what an act of ours ended with.
+    /// Records the result of an own operation.
     pub fn learn(&self, key: &Key, record: &Record, ours: bool, now: Timestamp) {
         let label = |name: &str| record.labels.get(name).map(|text| text.as_str().into());
         let (hash, operation) = (label(SPEC_HASH), label(OPERATION));
@@ -121,7 +120,7 @@ impl Records {
         self.0.lock().entry(key.clone()).or_default().insert(revision, known);
     }
 
-    /// An act of ours left nothing.
+    /// Removes a release whose records an own operation has deleted.
     pub fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
     }
@@ -139,7 +138,7 @@ impl Records {
         })
     }
 
-    /// What the records say taken together. `ours` says that an operation of ours was under way.
+    /// The state of the history. `ours`: an operation of the platform was in progress.
     pub fn standing(&self, key: &Key, ours: bool) -> operation::Record {
         let all = self.0.lock();
         let statuses: Vec<Status> =
@@ -148,12 +147,12 @@ impl Records {
     }
 }
 
-/// As much of a hash as a label can hold.
+/// The prefix of a hash that fits into a label.
 pub(crate) fn short(spec_hash: &str) -> &str {
     spec_hash.get(..40).unwrap_or(spec_hash)
 }
 
-/// What statuses say taken together, the oldest first.
+/// The state of a history from its statuses, oldest first.
 pub(crate) fn standing(statuses: &[Status], ours: bool) -> operation::Record {
     let Some((newest, before)) = statuses.split_last() else { return operation::Record::None };
     let good = |status: &Status| matches!(status, Status::Deployed | Status::Superseded);

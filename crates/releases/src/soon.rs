@@ -1,8 +1,8 @@
-//! When it is told how something does that moves.
+//! Debounce of status writes.
 //!
-//! A release that moves says so several times within seconds, with other words each time, and its request copies them.
-//! So what moves is told after a little while, and then mostly of the end; what has come to rest is told at once. A request has
-//! more time: whoever wants to know how a release does is answered from the release.
+//! A release in progress changes its message several times within seconds, and its request copies each message. Statuses in progress are
+//! therefore written after a delay, which mostly leaves the final one; a final status is written at once. Requests have a longer delay,
+//! because the API reads the state of a release from the release.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -13,11 +13,11 @@ use domain::status::Family;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// So much later a release may tell it, and a request.
+/// The delay for releases and for requests.
 pub(crate) const OF_RELEASE: Duration = Duration::from_secs(3);
 pub(crate) const OF_REQUEST: Duration = Duration::from_secs(10);
 
-/// Since when there has been something to tell of what moves.
+/// Since when each key has had an unwritten status.
 pub(crate) struct Soon<K> {
     later: Duration,
     since: Mutex<HashMap<K, Instant>>,
@@ -30,8 +30,7 @@ impl<K> Soon<K> {
 }
 
 impl<K: Hash + Eq + Clone> Soon<K> {
-    /// How long it is still to wait until it is told that something is in this state; nothing if it is due, and then the next
-    /// time has its own wait.
+    /// The remaining delay before a status with this state is written. `None` means that it is due, and resets the delay of the key.
     pub fn wait(&self, key: &K, state: &str) -> Option<Duration> {
         let moves = state.parse().is_ok_and(|state: State| state.family() == Family::Moving);
         let mut since = self.since.lock();
@@ -68,7 +67,7 @@ mod tests {
         assert_eq!(soon.wait(&"b", "active"), None);
         advance(SOON).await;
         assert_eq!(soon.wait(&"a", "created"), None);
-        // What moves on has its own time.
+        // The next status in progress has its own delay.
         assert_eq!(soon.wait(&"a", "upgrading"), Some(SOON));
         assert_eq!(soon.wait(&"a", "failed"), None);
         assert_eq!(soon.wait(&"a", "upgrading"), Some(SOON));

@@ -1,5 +1,4 @@
-//! A stage for tests: a cluster on which the platform may do what an administrator lets it, a workspace with a developer, and
-//! charts of our own.
+//! Test harness: a cluster with the platform's RBAC, a workspace with a developer, and charts.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use crate::people::{IdentityError, People};
 
 pub(crate) const SHOP: &str = "shop";
 
-/// Far more than anything here takes, also on a machine that does other things.
+/// Time limit of all waits; generous for busy machines.
 const LIMIT: std::time::Duration = std::time::Duration::from_mins(2);
 
 pub(crate) struct Stage {
@@ -46,7 +45,7 @@ impl Drop for Stage {
     }
 }
 
-/// The one developer of the one workspace.
+/// The developer of the workspace.
 pub(crate) fn developer() -> Actor {
     let shop: WorkspaceName = SHOP.parse().unwrap();
     Actor {
@@ -61,7 +60,7 @@ pub(crate) fn developer_id() -> UserId {
     UserId::from_random([7; 10])
 }
 
-/// An administrator of the platform, who is no member of the workspace.
+/// An administrator of the platform who is not a member of the workspace.
 pub(crate) fn administrator() -> Actor {
     Actor {
         who: Who::Person { id: administrator_id(), account: "user-2".to_owned(), uid: "uid-2".to_owned() },
@@ -108,7 +107,7 @@ impl People for Everybody {
     }
 }
 
-/// The chart of most tests: a Deployment, a ConfigMap with the greeting, and a template that is there if it is asked for.
+/// The chart of most tests: a Deployment, a `ConfigMap` with the greeting, and an optional template.
 const FILES: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"7\"\n"),
     ("values.yaml", "replicas: 1\ngreeting: hello\nextra: \"\"\nbehaviour: \"\"\n"),
@@ -125,12 +124,12 @@ const FILES: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ .Values.extra }}\n"),
 ];
 
-/// The archive of that chart.
+/// The archive of the chart above.
 pub(crate) fn web() -> Bytes {
     packed(FILES)
 }
 
-/// The archive of a chart of these files.
+/// The archive of a chart with these files.
 pub(crate) fn archive(name: &str, version: &str, files: &[(&str, &str)]) -> Bytes {
     let head = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
     let files: Vec<(&str, &str)> =
@@ -145,18 +144,18 @@ fn packed(files: &[(&str, &str)]) -> Bytes {
     helm_chart::archive::write(&chart, Profile::Helm4, 0).unwrap().into()
 }
 
-/// The platform on this world, over that line.
+/// The platform on this cluster, through a connection with this fault injection.
 pub(crate) async fn releases(world: &World, fault: &Fault) -> Releases {
     releases_at(world, fault, Arc::new(SystemClock)).await
 }
 
-/// The same, by that clock.
+/// Like [`releases`], with this clock.
 pub(crate) async fn releases_at(world: &World, fault: &Fault, clock: Arc<dyn Clock>) -> Releases {
     let outgoing = Client::new(Dialer::new(Policy::default()));
     started(fault.over(world.platform()), outgoing, clock, "test").await
 }
 
-/// The platform by this client, which fetches by that one; others are told that name.
+/// The platform with this Kubernetes client. `outgoing` fetches charts; `holder` is the name in Leases.
 pub(crate) async fn started(
     client: kube::Client,
     outgoing: Client,
@@ -168,7 +167,7 @@ pub(crate) async fn started(
     Releases::start(clients, charts, Arc::new(Everybody), clock, holder).await.unwrap()
 }
 
-/// A definition without the lower bound of intervals: tests do not wait that long.
+/// Removes the lower bound of intervals from the CRD, because tests use shorter ones.
 fn relaxed(mut manifest: serde_json::Value) -> serde_json::Value {
     if manifest["kind"] == "CustomResourceDefinition" && manifest["spec"]["names"]["kind"] == "HelmRelease" {
         let schema = &mut manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -180,12 +179,12 @@ fn relaxed(mut manifest: serde_json::Value) -> serde_json::Value {
     manifest
 }
 
-/// A cluster with a workspace's namespace in it, as it is provisioned.
+/// A cluster with a provisioned workspace namespace.
 pub(crate) async fn world() -> World {
     world_with(Some(Simulation { nodes: 1, ..Simulation::default() })).await
 }
 
-/// The same, with these nodes; without any nothing runs, and everything is faster.
+/// Like [`world`], with these nodes. Without nodes no pod runs and tests are faster.
 pub(crate) async fn world_with(simulation: Option<Simulation>) -> World {
     let world = World { cluster: Cluster::open(Config { simulation, ..Config::default() }).await.unwrap() };
     world.apply(manifests::manifests().into_iter().map(relaxed)).await;
@@ -211,7 +210,7 @@ impl Stage {
         Self::reaching(Client::new(Dialer::new(Policy::default()))).await
     }
 
-    /// One whose charts are fetched by this client.
+    /// A harness whose charts are fetched with this client.
     pub async fn reaching(outgoing: Client) -> Self {
         let world = world().await;
         let releases = started(world.platform(), outgoing, Arc::new(SystemClock), "test").await;
@@ -223,7 +222,7 @@ impl Stage {
         Self { world, releases, lead }
     }
 
-    /// Keeps a chart; says what its package is called.
+    /// Stores a chart and returns the name of its package.
     pub async fn keep(&self, archive: Bytes) -> String {
         let source = chart_store::Source::Archive(archive);
         let reader = Reader::Workspace(SHOP.to_owned());
@@ -237,13 +236,13 @@ impl Stage {
         Api::namespaced(self.world.admin(), SHOP)
     }
 
-    /// Somebody's own client.
+    /// A client that impersonates this identity.
     pub fn acting_as(&self, who: &Impersonation) -> kube::Client {
         let groups: Vec<&str> = who.groups().iter().map(String::as_str).collect();
         self.world.of(who.user(), &groups)
     }
 
-    /// Writes a release by hand, as an administrator.
+    /// Creates a release directly, as an administrator.
     pub async fn write(&self, name: &str, spec: Value) -> Result<HelmRelease, kube::Error> {
         let release = json!({
             "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease",
@@ -256,7 +255,7 @@ impl Stage {
         self.of::<HelmRelease>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Waits until a release is in that state, of the spec as it is now.
+    /// Waits until the current generation of a release has this state.
     pub async fn until_state(&self, name: &str, state: &str) -> HelmRelease {
         let api: Api<HelmRelease> = self.of();
         let began = tokio::time::Instant::now();
@@ -275,7 +274,7 @@ impl Stage {
         }
     }
 
-    /// Waits until there is no such object.
+    /// Waits until the object does not exist.
     pub async fn until_gone<K>(&self, api: &Api<K>, name: &str)
     where
         K: Clone + DeserializeOwned + std::fmt::Debug,

@@ -1,9 +1,9 @@
-//! Garbage collection of packages that nothing refers to, of values whose request was never written, and of repositories whose workspace
-//! is gone.
+//! Garbage collection of unreferenced packages, of values whose request was never written, and of repositories and credentials that were
+//! left behind.
 //!
-//! Packages are kept by references that tenants cannot forge: `HelmRequests`, the values of their versions in the system's namespace, and
-//! the status of `HelmReleases`. The spec of a `HelmRelease` counts for packages that its workspace may read. Labels of Helm records count
-//! for nothing: those are Secrets of tenants, and a rollback takes the chart of a record from the record itself.
+//! A package is retained by references that tenants cannot forge: `HelmRequest` objects, the values of their versions in the system
+//! namespace, and the status of `HelmRelease` objects. The spec of a `HelmRelease` counts only for packages that its workspace may read.
+//! Labels of Helm records do not count: those are Secrets of tenants, and a rollback takes the chart from the record itself.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::Releases;
 use crate::acts::Error;
 use crate::requests::gone;
 
-/// How often is looked for it.
+/// The interval of garbage collection.
 pub(crate) const EVERY: Duration = Duration::from_hours(1);
 
-/// How old values are that no request has, before they are given up: the request may be about to be written.
+/// The minimum age of values without a request: their request may be about to be written.
 const GRACE: SignedDuration = SignedDuration::from_hours(1);
 
 impl Releases {
-    /// Removes packages and values that nothing refers to.
+    /// Collects packages, repositories, credentials and values.
     pub(crate) async fn sweep(&self) -> Result<(), Error> {
         let kept = self.kept_values().await?;
         let mut references = self.references(true);
@@ -47,13 +47,13 @@ impl Releases {
         self.sweep_values(&kept, self.parts().clock.now()).await
     }
 
-    /// Records the readers of packages that were kept before readers were recorded.
+    /// Records the readers of packages that were stored before readers were recorded.
     pub(crate) async fn adopt_packages(&self) -> Result<(), Error> {
         let store = self.parts().charts.store();
         Ok(store.packages().adopt(&self.references(false), &store.living().await?).await?)
     }
 
-    /// The packages that requests and releases refer to; with `specs`, those in the specs of releases that tenants write, too.
+    /// The packages that requests and releases refer to. `specs` includes the specs of releases, which tenants write.
     fn references(&self, specs: bool) -> References {
         let mut references = References::default();
         for request in self.parts().requests.all() {
@@ -82,10 +82,10 @@ impl Releases {
         Ok(self.system_secrets().list_metadata(&ListParams::default().labels(REQUEST)).await?.items)
     }
 
-    /// Deletes repositories of workspaces that do not exist any more: one may have been made while its workspace was removed.
+    /// Deletes repositories of deleted workspaces: one may have been created while its workspace was being removed.
     async fn sweep_repos(&self) -> Result<(), Error> {
         let repos: Api<HelmRepo> = Api::all(self.parts().clients.own());
-        // Before the workspaces: the workspace of each was there earlier.
+        // Listed before the workspaces, so that the workspace of each repository was created earlier.
         let all = repos.list(&ListParams::default()).await?.items;
         let living = self.parts().charts.store().living().await?;
         let is_orphan = |repo: &&HelmRepo| {
@@ -100,8 +100,8 @@ impl Releases {
         Ok(())
     }
 
-    /// Deletes credentials that no repository names: of a server that was killed before it wrote the repository or after it deleted
-    /// it.
+    /// Deletes credentials without a repository. They remain when a server is killed before it creates or after it deletes the
+    /// repository.
     async fn sweep_credentials(&self, now: Timestamp) -> Result<(), Error> {
         let ours = ListParams::default().fields(&format!("type={REPO_CREDENTIALS_TYPE}"));
         let all = self.system_secrets().list_metadata(&ours).await?.items;
@@ -118,7 +118,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Deletes values of requests that there are not.
+    /// Deletes values whose request does not exist.
     async fn sweep_values(&self, kept: &[PartialObjectMeta<Secret>], now: Timestamp) -> Result<(), Error> {
         for secret in kept {
             let request = secret.labels().get(REQUEST).map(String::as_str).unwrap_or_default();
@@ -157,7 +157,7 @@ mod tests {
         stage.write("web", json!({"name": "web", "source": {"package": package}})).await.unwrap();
         stage.until_state("web", "active").await;
         let packages: Api<HelmPackage> = Api::all(stage.world.admin());
-        // A long time afterwards.
+        // A month later.
         let later = HeldClock::at(Timestamp::now() + SignedDuration::from_hours(24 * 30));
         let other = crate::stage::releases_at(&stage.world, &Fault::none(), Arc::new(later)).await;
         other.sweep().await.unwrap();
@@ -165,7 +165,7 @@ mod tests {
         let releases = stage.of::<kube_types::HelmRelease>();
         releases.delete("web", &DeleteParams::default()).await.unwrap();
         stage.until_gone(&releases, "web").await;
-        // Heard of by the watches after a while.
+        // The watches of the other server may lag.
         testkit::until("it is gone", async || {
             other.sweep().await.unwrap();
             packages.get_opt(&package).await.unwrap().is_none().then_some(())
@@ -222,7 +222,7 @@ mod tests {
             .unwrap()
             .resolved
             .package;
-        // A record of Helm's as a tenant can write it.
+        // A Helm record as a tenant can forge it.
         stage
             .world
             .apply([json!({

@@ -1,7 +1,7 @@
-//! How the status of a release follows from what a pass saw and did. Pure.
+//! Status updates of a release, from what a reconcile observed and did. Pure: no I/O, no clock.
 //!
-//! Always true: a pass that found nothing new tells the same status, which is then not written. Each change of state has one
-//! number and one transition.
+//! Invariants: a reconcile that observes no change builds the same status, which is then not written. Each change of state has one
+//! sequence number and one transition.
 
 use std::time::Duration;
 
@@ -17,49 +17,49 @@ use kube_types::release::InventoryEntry;
 use kube_types::release::conditions::{DEPLOYED, DRIFTED, OUT_OF_BAND, READY, STALLED, UNINSTALL_BLOCKED};
 use kube_types::release::status::{self, Deployed, HelmState, Operation, ResolvedChart, Resources};
 
-/// What was deployed.
+/// A successful deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Deployment {
     pub version: i64,
-    /// md5 of the values.
+    /// MD5 of the values.
     pub hash: String,
     pub spec_hash: String,
     pub chart: ResolvedChart,
     pub helm: HelmState,
     pub inventory: Vec<InventoryEntry>,
-    /// The objects of an administrator, where an operation with that option has settled them.
+    /// Objects of administrators, if an operation with that option determined them.
     pub administered: Option<Vec<InventoryEntry>>,
     pub rollback_of: Option<i64>,
     pub by: String,
-    /// Nothing was there before.
+    /// Whether this is the first deployment.
     pub first: bool,
 }
 
-/// Why something failed, for those who may read it.
+/// A failure as users of the release may see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub kind: Kind,
-    /// One word for programs.
+    /// The reason of the condition, for programs.
     pub reason: &'static str,
     pub message: String,
 }
 
-/// How the objects of a deployed release stand.
+/// Readiness of the objects of a deployed release.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     pub resources: Resources,
-    /// Objects of which nobody knows whether they are ready, and why. They count as ready.
+    /// Objects whose readiness cannot be determined, and why. They count as ready.
     pub unknown: Vec<String>,
-    /// They had their time.
+    /// Whether the time limit for readiness has passed.
     pub late: bool,
     pub paused: bool,
-    /// The revision that somebody else made since.
+    /// The newer revision that another client created.
     pub foreign: Option<i64>,
-    /// What differs from what was deployed; none where nobody looked.
+    /// Differences from the deployed manifest. `None` if drift was not checked.
     pub drift: Option<String>,
 }
 
-/// A status being told.
+/// Builder of a release status.
 pub(crate) struct Telling {
     status: HelmReleaseStatus,
     generation: Option<i64>,
@@ -69,7 +69,7 @@ pub(crate) struct Telling {
 impl Telling {
     pub fn new(before: Option<&HelmReleaseStatus>, generation: Option<i64>, now: Timestamp) -> Self {
         let mut status = before.cloned().unwrap_or_default();
-        // What was prepared is known by whoever tells anything else.
+        // Interruptions of a new generation count from zero, unless this generation is the one in preparation.
         if status.observed_generation != generation && status.preparing != generation {
             status.interruptions = 0;
         }
@@ -82,13 +82,13 @@ impl Telling {
         self.status
     }
 
-    /// What was tried so far does not count any more.
+    /// Resets attempts and retries.
     pub fn afresh(mut self) -> Self {
         self.settle();
         self
     }
 
-    /// Something is begun.
+    /// An operation was started.
     pub fn started(mut self, state: State, kind: &str, id: &str, deadline: Timestamp) -> Self {
         self.count_interruption();
         self.status.operation = Some(Operation {
@@ -103,7 +103,7 @@ impl Telling {
         self
     }
 
-    /// It ended well.
+    /// An operation succeeded.
     pub fn deployed(mut self, what: Deployment) -> Self {
         let Deployment {
             version,
@@ -143,7 +143,7 @@ impl Telling {
         self
     }
 
-    /// What is wanted now was tried in vain.
+    /// An operation for the current spec failed.
     pub fn failed(mut self, failure: &Failure, attempted: &str, then: Then, helm: Option<HelmState>) -> Self {
         let message = cut(&failure.message);
         let status = &mut self.status;
@@ -171,7 +171,7 @@ impl Telling {
         self
     }
 
-    /// The operation that failed, among those that are remembered.
+    /// Adds a failed operation to the history in the status.
     pub fn remember_failure(mut self, version: i64, revision: i64, message: &str, by: &str) -> Self {
         self.remember(Deployed {
             version,
@@ -185,7 +185,7 @@ impl Telling {
         self
     }
 
-    /// It is deployed; this is how it does.
+    /// Readiness of a deployed release.
     pub fn stands(mut self, standing: Standing) -> Self {
         let Standing { mut resources, unknown, late, paused, foreign, drift } = standing;
         resources.not_ready.truncate(status::NOT_READY);
@@ -240,13 +240,13 @@ impl Telling {
         self
     }
 
-    /// The same was asked for once more.
+    /// A new request version desires the same as the deployed one.
     pub fn version_entered(mut self, version: i64) -> Self {
         self.status.version = version;
         self
     }
 
-    /// An operation of ours that nobody ended is over.
+    /// An operation of the platform was found unfinished.
     pub fn interrupted(mut self) -> Self {
         self.count_interruption();
         self
@@ -258,7 +258,7 @@ impl Telling {
         self
     }
 
-    /// Its operations keep being interrupted. The next attempt is after `pause`, or when the spec changes.
+    /// Operations keep being interrupted. The next attempt is after `pause` or when the spec changes.
     pub fn crash_looped(mut self, attempted: &str, pause: Duration) -> Self {
         self.status.operation = None;
         self.status.interruptions = self.status.interruptions.saturating_add(1);
@@ -277,14 +277,14 @@ impl Telling {
         self
     }
 
-    /// Nobody looks after it.
+    /// The release is suspended.
     pub fn suspended(mut self) -> Self {
         self.status.operation = None;
         self.turn(State::Suspended, "Suspended", "");
         self
     }
 
-    /// It cannot begin yet.
+    /// The release cannot start yet.
     pub fn waits(mut self, reason: &'static str, message: &str) -> Self {
         if self.status.version == 0 && self.status.state.is_empty() {
             self.turn(State::Pending, reason, message);
@@ -294,7 +294,7 @@ impl Telling {
         self
     }
 
-    /// It could not be uninstalled, and is tried again.
+    /// Uninstalling failed and will be retried.
     pub fn not_removed(mut self, failure: &Failure, blocked: bool, next: Timestamp) -> Self {
         let message = cut(&failure.message);
         self.status.operation = None;
@@ -308,7 +308,7 @@ impl Telling {
         self
     }
 
-    /// Ends an operation that is still in the status: it was interrupted.
+    /// Counts an interruption if the status still has an operation.
     fn count_interruption(&mut self) {
         if self.status.operation.take().is_some() {
             self.status.interruptions = self.status.interruptions.saturating_add(1);
@@ -362,7 +362,7 @@ impl Telling {
     }
 }
 
-/// A message that a status can hold.
+/// Truncates a message to the maximum length in a status.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(status::MESSAGE - 1) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,14 +1,13 @@
-//! What was last written of each thing, until the watch has told of it.
+//! Expectations: the last `resourceVersion` written per key, until the cache has caught up.
 //!
-//! A pass that begins before a write of the last one was heard of would judge by what was before it: it would do work twice, and
-//! be refused in the end. So it waits for the watch, which is a moment away.
+//! A reconcile on a stale cache would repeat work and end in a conflict. It waits for the watch instead.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use parking_lot::Mutex;
 
-/// The versions that were written, by what they are of.
+/// The last written version per key.
 pub(crate) struct Told<K>(Mutex<HashMap<K, u64>>);
 
 impl<K> Default for Told<K> {
@@ -18,14 +17,14 @@ impl<K> Default for Told<K> {
 }
 
 impl<K: Hash + Eq> Told<K> {
-    /// Notes that this version was written. Versions of one kind grow.
+    /// Records a written version. Versions of one kind increase.
     pub fn note(&self, key: K, version: Option<&str>) {
         if let Some(version) = number(version) {
             self.0.lock().insert(key, version);
         }
     }
 
-    /// Whether what was written last is newer than what is known: the watch is yet to tell.
+    /// Whether the last written version is newer than the cached one.
     pub fn is_ahead_of(&self, key: &K, known: Option<&str>) -> bool {
         let mut written = self.0.lock();
         let ahead = written.get(key).zip(number(known)).is_some_and(|(written, known)| *written > known);
@@ -55,7 +54,7 @@ mod tests {
         told.note("web", Some("9"));
         assert!(told.is_ahead_of(&"web", Some("7")));
         assert!(!told.is_ahead_of(&"api", Some("7")));
-        // A version that is no number is not waited for.
+        // Versions that are not numbers are not waited for.
         assert!(!told.is_ahead_of(&"web", None));
         told.note("web", Some("10"));
         assert!(!told.is_ahead_of(&"web", Some("10")));

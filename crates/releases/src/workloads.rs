@@ -1,9 +1,10 @@
-//! How the objects that charts made stand, kept up to date by watches: one for each kind that can be anything but ready once it
-//! is there, for all releases together.
+//! Readiness of the objects of releases, kept up to date by watches: one for each built-in kind that can be unready after creation, for
+//! all releases together.
 //!
-//! Who belongs to which release is read from Helm's own marks. They are no proof of anything: what is asked is how the objects
-//! of a release stand, which its record names.
-//! Elsewhere: kinds that others define ([`customs`]).
+//! Objects are assigned to releases by Helm's annotations. These are no proof of ownership: callers only look up the objects that the
+//! record of a release names.
+//!
+//! See also: custom resources ([`customs`]).
 
 pub(crate) mod customs;
 
@@ -23,7 +24,7 @@ use parking_lot::Mutex;
 use crate::key::Key;
 use crate::people::People;
 
-/// Group, version, kind, plural, and which of them are watched.
+/// Group, version, kind, plural and label selector of the watch.
 const KINDS: &[(&str, &str, &str, &str, &str)] = &[
     ("apps", "v1", "Deployment", "deployments", OF_HELM),
     ("apps", "v1", "StatefulSet", "statefulsets", OF_HELM),
@@ -33,23 +34,23 @@ const KINDS: &[(&str, &str, &str, &str, &str)] = &[
     ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", OF_HELM),
 ];
 
-/// What Helm writes on everything that it makes.
+/// The label that Helm sets on all objects.
 const OF_HELM: &str = "app.kubernetes.io/managed-by=Helm";
-/// Most charts write the same on the templates of their pods. Those that a controller made of one have its mark, and it is the
-/// controller that says how they stand; they are by far the most, and there is no need to hear of each.
+/// Selects pods that a chart creates directly. Most charts put Helm's label on their pod templates as well. Pods of a controller are
+/// excluded by the controller's label: they are by far the most, and the controller's status covers them.
 const OF_A_CHART_ITSELF: &str = "app.kubernetes.io/managed-by=Helm,\
     !pod-template-hash,!controller-revision-hash,!batch.kubernetes.io/job-name";
 const RELEASE: &str = "meta.helm.sh/release-name";
 const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// Clones are the same.
+/// Cheap to clone; clones share state.
 #[derive(Clone)]
 pub(crate) struct Workloads {
     objects: Arc<Mutex<HashMap<Key, Objects>>>,
     people: Arc<dyn People>,
 }
 
-/// What keeps each object of a release from being ready; nothing, if it is.
+/// Why each object of a release is not ready; `None` if it is ready.
 type Objects = BTreeMap<Id, Option<Arc<str>>>;
 
 /// Whether objects of this kind are watched.
@@ -58,12 +59,12 @@ pub(crate) fn is_watched(id: &Id) -> bool {
 }
 
 impl Workloads {
-    /// `people` says whose namespaces are.
+    /// `people` maps namespaces to workspaces.
     pub fn new(people: Arc<dyn People>) -> Self {
         Self { objects: Arc::default(), people }
     }
 
-    /// Follows all of them; says of which release something changed. What there was is known before the first word.
+    /// Starts the watches and returns the keys of releases whose readiness changed. Existing objects are entered before the first key.
     pub fn follow(&self, client: &kube::Client) -> impl Stream<Item = Key> + Send + 'static {
         let feeds: Vec<(Feed<DynamicObject>, ApiResource)> = KINDS
             .iter()
@@ -89,7 +90,7 @@ impl Workloads {
         };
         let changes = feeds.into_iter().map(move |(feed, kind)| {
             let workloads = workloads.clone();
-            // The feed lives as long as the stream.
+            // The cache lives as long as its stream.
             feed.changes().map(move |change| {
                 let _ = &feed;
                 workloads.enter(&kind, &change)
@@ -98,12 +99,12 @@ impl Workloads {
         stream::once(known).chain(stream::select_all(changes.map(StreamExt::boxed))).filter_map(future::ready)
     }
 
-    /// What keeps each watched object of a release from being ready.
+    /// Why each watched object of a release is not ready; `None` if it is ready.
     pub fn of(&self, key: &Key) -> Objects {
         self.objects.lock().get(key).cloned().unwrap_or_default()
     }
 
-    /// Enters what a watch says; answers whose object it is, if it stands otherwise than before.
+    /// Applies a watch event. Returns the key of the object's release if its readiness changed.
     fn enter(&self, kind: &ApiResource, change: &Change<DynamicObject>) -> Option<Key> {
         let (object, gone) = match change {
             Change::Applied(object) => (object, false),
@@ -128,8 +129,8 @@ impl Workloads {
         changed.then_some(key)
     }
 
-    /// Whether an object can be of that release: its annotations name any, but a workspace has no objects of releases of others. Only
-    /// administrators write into namespaces without a workspace.
+    /// Whether an object can belong to a release. Its annotations may name any release, but objects in a workspace belong only to
+    /// releases of that workspace. Only administrators write into namespaces without a workspace.
     fn may_be_of(&self, object: &DynamicObject, release: &Key) -> bool {
         let owner = object.namespace().and_then(|namespace| self.people.workspace_of(&namespace));
         owner.is_none_or(|owner| self.people.workspace_of(&release.namespace) == Some(owner))
@@ -146,7 +147,7 @@ fn resource((group, version, kind, plural, _): &(&str, &str, &str, &str, &str)) 
     }
 }
 
-/// The release that an object says it is of.
+/// The release that the annotations of an object name.
 fn release_of(object: &DynamicObject) -> Option<Key> {
     let mark = |name: &str| object.annotations().get(name);
     Some(Key::new(mark(NAMESPACE)?, mark(RELEASE)?))
@@ -161,10 +162,10 @@ fn id_of(kind: &ApiResource, object: &DynamicObject) -> Id {
     }
 }
 
-/// What keeps an object from being ready.
+/// Why an object is not ready.
 fn stands(kind: &ApiResource, object: &DynamicObject) -> Option<Arc<str>> {
     let mut value = serde_json::to_value(object).unwrap_or_default();
-    // A list does not say of each of its objects what it is.
+    // Items of a list have no `apiVersion` and `kind`.
     value["apiVersion"] = kind.api_version.as_str().into();
     value["kind"] = kind.kind.as_str().into();
     match judge(&value, Strategy::Watcher) {
@@ -175,7 +176,7 @@ fn stands(kind: &ApiResource, object: &DynamicObject) -> Option<Arc<str>> {
     }
 }
 
-/// Readiness is not judged by what the pods are made of.
+/// Removes fields that readiness does not depend on.
 fn slim(object: &mut DynamicObject) {
     if let Some(spec) = object.data.get_mut("spec").and_then(|spec| spec.as_object_mut()) {
         for field in ["template", "volumeClaimTemplates", "containers", "initContainers", "volumes"] {

@@ -1,4 +1,4 @@
-//! Asking for a release.
+//! Install: creates the request for a new release.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::people::{account_label, workspace_annotation};
 /// The first version of a request.
 const FIRST: i64 = 1;
 
-/// What somebody asks for.
+/// Input of an installation.
 #[derive(Clone, Debug, Default)]
 pub struct NewRelease {
     pub namespace: String,
@@ -38,14 +38,14 @@ pub struct NewRelease {
     pub roles: Vec<RoleOverride>,
     pub paused: bool,
     pub description: String,
-    /// By what the caller knows the attempt again, where they say.
+    /// The caller's idempotency key, if any.
     pub key: Option<String>,
-    /// With the caller's rights as an administrator of the platform.
+    /// Uses the caller's rights as an administrator of the platform.
     pub as_administrator: bool,
 }
 
 impl Releases {
-    /// Asks for a release of the chart at `source`. It follows by itself.
+    /// Creates the request for a release of the chart at `source`. The controllers deploy it.
     pub async fn install(
         &self,
         actor: &Actor,
@@ -55,7 +55,7 @@ impl Releases {
         self.install_as(actor, source, wanted, run_as(actor)?).await
     }
 
-    /// As [`Releases::install`], for a release that acts as `run_as`.
+    /// Like [`Releases::install`], with the identity `run_as`.
     pub(super) async fn install_as(
         &self,
         actor: &Actor,
@@ -147,7 +147,7 @@ impl Releases {
                 self.drop_version(&kept).await;
                 match error {
                     kube::Error::Api(status) if status.is_already_exists() => {
-                        // The same attempt, sent twice at the same time.
+                        // The same call was sent twice concurrently.
                         let made = self.requests().get_opt(&request).await?;
                         let made = made.filter(|made| once::was_done(made, mark.as_ref()));
                         made.map(|made| ReleaseView::of_request(&made))
@@ -160,13 +160,13 @@ impl Releases {
     }
 }
 
-/// Values are a map, or nothing.
+/// Checks that values are a YAML map or empty.
 pub(super) fn is_map(text: &str) -> Result<(), Error> {
     let read = helm_chart::values::read(text.as_bytes(), Profile::Helm4);
     read.map(drop).map_err(|_| Error::Invalid("the values are no map of YAML".to_owned()))
 }
 
-/// How a request says where its chart came from. An archive is the package that it became.
+/// The source as recorded in a request. An archive is recorded as the package that it was stored as.
 pub(super) fn said(source: &Source, chart: &Chart) -> Said {
     match source {
         Source::Repo { repo, .. } => Said { repo: Some(repo.clone()), ..Said::default() },

@@ -1,4 +1,4 @@
-//! Changing a release that was asked for: each change is a new version of the request.
+//! Changes of a requested release: each creates a new version of the request.
 
 use chart_store::{Reader, Source};
 use domain::Actor;
@@ -23,13 +23,13 @@ use crate::release::administered::entries_of;
 use crate::release::ledger;
 use crate::requests::{DELETE_CLAIMS, UNINSTALL_AS_ADMINISTRATOR, gone};
 
-/// What is to be different. What is not said stays.
+/// Input of an update. Absent fields keep their value.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub source: Option<Source>,
-    /// YAML text, in place of all values that were given before.
+    /// YAML text that replaces all previous values.
     pub values: Option<String>,
-    /// The values are put over those that were given before.
+    /// Merges `values` into the previous values instead.
     pub merge_values: bool,
     pub options: Option<Options>,
     pub patches: Option<Vec<Patch>>,
@@ -40,8 +40,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether they say what is applied, so that the release acts as the caller from now on. Pausing, suspending and trying
-    /// again do not.
+    /// Whether the changes affect the applied content, in which case the release runs as the caller from now on. Pausing, suspending and
+    /// retrying do not.
     fn change_content(&self) -> bool {
         let Self {
             source,
@@ -57,9 +57,9 @@ impl Changes {
         source.is_some() || values.is_some() || options.is_some() || patches.is_some() || roles.is_some()
     }
 
-    /// The fields that the new version would take from the last one. With `asAdministrator` there must be none, as whoever set
-    /// them would have them applied with an administrator's rights. Content of a version that was made with the option may be
-    /// taken over.
+    /// The fields that the new version would inherit from the last one. With `asAdministrator` there must be none, because another user's
+    /// content would be applied with an administrator's rights. Content of a version that was itself created with the option may be
+    /// inherited.
     fn inherited(&self, last: &HelmRequestSpec, values: &str) -> Vec<&'static str> {
         let stated = last.as_administrator.as_ref().is_some_and(|grant| grant.version == last.version);
         let fields = [
@@ -72,7 +72,7 @@ impl Changes {
         fields.into_iter().filter(|(_, inherited)| !stated && *inherited).map(|(field, _)| field).collect()
     }
 
-    /// Refuses content with `asAdministrator` that the caller does not state.
+    /// Rejects content that the caller of `asAdministrator` does not provide.
     pub(super) fn stated_by_administrator(
         &self,
         last: Option<&HelmRequestSpec>,
@@ -84,7 +84,7 @@ impl Changes {
 }
 
 impl Releases {
-    /// Changes a release.
+    /// Updates a release.
     pub async fn upgrade(
         &self,
         actor: &Actor,
@@ -151,13 +151,13 @@ impl Releases {
         self.next_version(request, grant, &values).await
     }
 
-    /// Goes back to what a revision of Helm was made of: chart, values, options, patches and role overrides.
+    /// Rolls back to a Helm revision: chart, values, options, patches and role overrides.
     ///
-    /// A revision whose digest is in the ledger is made anew from the version that the ledger names. Labels and annotations of a record decide
-    /// nothing: tenants can write them, and Helm copies labels to later revisions. Of any other record the chart and the values are taken, and
-    /// the release acts as the namespace's deployer.
+    /// A revision whose digest is in the ledger is restored from the request version that the ledger names. Labels and annotations of a
+    /// record are ignored: tenants can write them, and Helm copies labels to later revisions. From any other record only the chart and
+    /// the values are taken, and the release runs as the namespace's deployer.
     ///
-    /// With `asAdministrator` the revision must have been made with it, too: of any other, somebody else may have set the content.
+    /// With `asAdministrator` the revision must have been created with that option: the content of any other may come from another user.
     pub async fn rollback(
         &self,
         actor: &Actor,
@@ -193,7 +193,7 @@ impl Releases {
             None => None,
         };
         let Some((values, kept)) = kept else {
-            // The record alone does not say who stated its values.
+            // The record does not prove who provided its values.
             if grant.is_some() {
                 return Err(Error::NotAdministrators(name.to_owned(), revision));
             }
@@ -209,8 +209,8 @@ impl Releases {
         self.next_version(request, grant, &text).await
     }
 
-    /// Goes back to the chart and the values in a record that is not ours, or of which no version was kept. Helm knows no patches and no
-    /// role overrides.
+    /// Restores chart and values from a record that is not in the ledger, or whose version was not saved. Helm records contain no patches
+    /// and no role overrides.
     async fn rollback_to_record(
         &self,
         mut request: HelmRequest,
@@ -228,7 +228,7 @@ impl Releases {
         self.next_version(request, None, &values).await
     }
 
-    /// Takes all workloads of a release to zero; its data and addresses stay.
+    /// Scales all workloads of a release to zero. Its data and addresses stay.
     pub async fn pause(
         &self,
         actor: &Actor,
@@ -240,7 +240,7 @@ impl Releases {
         self.turn(actor, (namespace, name), "pause", (|spec| spec.paused, changes), asked).await
     }
 
-    /// Brings a paused release back.
+    /// Restores the replicas of a paused release.
     pub async fn recover(
         &self,
         actor: &Actor,
@@ -252,7 +252,7 @@ impl Releases {
         self.turn(actor, (namespace, name), "recover", (|spec| !spec.paused, changes), asked).await
     }
 
-    /// Changes one thing of a release, unless it is so already.
+    /// Sets one flag of a release unless it is set already.
     async fn turn(
         &self,
         actor: &Actor,
@@ -269,7 +269,7 @@ impl Releases {
         self.changed(actor, request, changes, act, asked).await
     }
 
-    /// Leaves a release as it is, whatever becomes of it or of what is asked for, until it is resumed.
+    /// Stops reconciling a release, including changes of its request, until it is resumed.
     pub async fn suspend(
         &self,
         actor: &Actor,
@@ -281,7 +281,7 @@ impl Releases {
         self.turn(actor, (namespace, name), "suspend", (|spec| spec.suspend, changes), asked).await
     }
 
-    /// Looks after a suspended release again.
+    /// Resumes reconciling a suspended release.
     pub async fn resume(
         &self,
         actor: &Actor,
@@ -293,7 +293,7 @@ impl Releases {
         self.turn(actor, (namespace, name), "resume", (|spec| !spec.suspend, changes), asked).await
     }
 
-    /// Tries again what failed: the same wish under a new version, with the identity that it had.
+    /// Retries a failed release: the same spec as a new version, with the same identity.
     pub async fn retry(
         &self,
         actor: &Actor,
@@ -308,7 +308,7 @@ impl Releases {
             None => request.status.as_ref().map(|status| status.state.clone()),
         };
         let failed = state.as_deref() == Some(State::Failed.as_str());
-        // What was sent before is looked up first: it may be running by now.
+        // The idempotency key is checked first: a repeated call finds the release running already.
         if !failed && !once::was_done(&request, mark.as_ref()) {
             return Err(Error::NotFailed(name.to_owned()));
         }
@@ -316,7 +316,7 @@ impl Releases {
         self.changed(actor, request, Changes::default(), "retry", asked).await
     }
 
-    /// Deletes a release: it is uninstalled, and its request goes. Objects of an administrator that stay are in the answer.
+    /// Deletes a release: the controller uninstalls it and removes its request. The result lists objects of an administrator that stay.
     pub async fn delete(
         &self,
         actor: &Actor,
@@ -335,7 +335,7 @@ impl Releases {
         })
     }
 
-    /// The objects that a deletion with these options leaves behind, because an administrator wrote them.
+    /// The objects of an administrator that a deletion with these options leaves behind.
     pub(super) fn left_to_administrators(
         &self,
         namespace: &str,
@@ -346,7 +346,8 @@ impl Releases {
         release.iter().flat_map(|release| entries_of(release)).map(of_administrator).collect()
     }
 
-    /// Deletes this very request, with what its end is to be like written on it first. One that is on its way out is marked.
+    /// Sets the annotations of the deletion options on exactly this request (by UID), then deletes it. A request that is being deleted is
+    /// only annotated.
     pub(super) async fn delete_request(
         &self,
         request: &HelmRequest,
@@ -365,7 +366,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Writes a request that was changed as its next version, with the permission of an administrator for just that one.
+    /// Saves a changed request as its next version, with an administrator's grant for only that version.
     async fn next_version(
         &self,
         mut request: HelmRequest,
@@ -374,7 +375,7 @@ impl Releases {
     ) -> Result<ReleaseView, Error> {
         let name = request.name_any();
         request.spec.version = request.spec.version.saturating_add(1);
-        // That of the last version ends with it.
+        // Replaces the grant of the last version.
         request.spec.as_administrator = grant;
         let kept = self.keep_version(&name, &request.spec, values).await?;
         request.spec.values_ref = Some(kept.clone());
@@ -392,8 +393,8 @@ impl Releases {
         }
     }
 
-    /// Writes the spec and the idempotency key of a request over the one that was read. Status and metadata that others changed meanwhile
-    /// (that its end is forced, or takes the claims along) are kept; that somebody else changed the spec is a conflict.
+    /// Replaces the spec and the idempotency key of a request. Concurrent changes of status and metadata (e.g. a forced deletion, or the
+    /// deletion of claims) are preserved; a concurrent change of the spec is a conflict.
     pub(super) async fn write_wish(&self, request: &HelmRequest) -> Result<HelmRequest, Error> {
         let (api, name) = (self.requests(), request.name_any());
         let mut next = request.clone();
@@ -413,20 +414,20 @@ impl Releases {
     }
 }
 
-/// How a release is deleted.
+/// Options of a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeleteOptions<'a> {
-    /// With the claims that its StatefulSets made.
+    /// Also deletes the claims of StatefulSets.
     pub claims: bool,
-    /// With the objects that an administrator wrote, by the caller's rights as an administrator of the platform.
+    /// Also deletes the objects of an administrator, with the caller's rights as an administrator of the platform.
     pub as_administrator: bool,
-    /// The version of the release that the caller saw, where they say.
+    /// The `v` of the release that the caller saw, if any, as a precondition.
     pub seen: Option<&'a str>,
 }
 
 impl DeleteOptions<'_> {
-    /// The annotations of the request that say so to the controller. An administrator's permission that was given to a deletion
-    /// that did not begin is withdrawn.
+    /// The annotations that carry the options to the controller. Removes an administrator's grant of an earlier deletion that did not
+    /// start.
     pub(super) fn marks(self, actor: &Actor, request: &HelmRequest) -> Result<Map<String, Value>, Error> {
         let mut marks = Map::new();
         if self.claims {
@@ -443,12 +444,12 @@ impl DeleteOptions<'_> {
     }
 }
 
-/// An annotation.
+/// An annotation for a merge patch.
 pub(super) fn mark(name: &str, value: &str) -> (String, Value) {
     (name.to_owned(), value.into())
 }
 
-/// How often a request is written whose state moves all the time.
+/// Limit on conflict retries, because the status changes often.
 const ATTEMPTS: usize = 10;
 
 pub(crate) fn set<T>(field: &mut T, new: Option<T>) {

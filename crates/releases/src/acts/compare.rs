@@ -1,4 +1,4 @@
-//! What is different between two revisions of a release. Nothing sensitive is shown.
+//! Comparison of two revisions of a release. Sensitive values are masked.
 
 use domain::Actor;
 use helm_release::Record;
@@ -14,7 +14,7 @@ use super::look::{objects, plain, sensitive};
 use crate::Releases;
 use crate::values::Sensitive;
 
-/// What of two revisions is compared.
+/// The subject of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     Manifest,
@@ -58,7 +58,7 @@ pub struct ChangeView {
 }
 
 impl Releases {
-    /// What is different from one revision to another: where nothing is said, from the one before to the newest.
+    /// Compares two revisions. By default `to` is the latest and `from` the one before it.
     pub async fn compare(
         &self,
         actor: &Actor,
@@ -84,7 +84,7 @@ impl Releases {
         .await
     }
 
-    /// The last revision before this one that was deployed.
+    /// The last successful revision before this one, else the last revision before it.
     async fn before(&self, namespace: &str, name: &str, revision: i64) -> Result<i64, Error> {
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
         let history = storage.history(name).await?;

@@ -1,4 +1,4 @@
-//! Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
+//! Errors of the service functions. Messages are for the caller; causes are for the log.
 
 use chart_store::ChartError;
 use chart_store::failure::reason;
@@ -132,7 +132,7 @@ impl Error {
 }
 
 impl Error {
-    /// The failure of a call that was made as the caller or as the release: its words are for the caller.
+    /// Maps a failed call that was made with the identity of the caller or the release. The caller may see its message.
     pub(crate) fn of_caller(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
@@ -143,8 +143,8 @@ impl Error {
     }
 }
 
-/// The failure of a call of the platform's own. Its words may name the platform's identity and objects that are not the caller's: they are
-/// for the log, and the caller learns a reason. Only of an object that was not valid all is told, because the caller stated it.
+/// Maps a failed call of the platform's own identity. Its message may name that identity and objects of others, so it goes to the log and
+/// the caller gets a reason. Validation errors are passed on, because the caller provided the object.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         if let Some(why) = storage_budget::exceeded(&error) {

@@ -1,7 +1,7 @@
-//! The end of a release against all that is in the way: no hook is run, and what cannot be removed is left and told of.
+//! Forced deletion of a release: no hook runs, and objects that cannot be removed are left and reported.
 //!
-//! For whoever may remove the whole namespace ([`Capability::ManageNamespaces`]): what is left behind is for them to clean up.
-//! The controller does it (`crate::release::remove`); here it is asked for, waited for, and looked at what is left.
+//! Requires the permission to remove the whole namespace ([`Capability::ManageNamespaces`]): the caller has to clean up what is left. The
+//! controller performs the deletion (`crate::release::remove`); this module requests it, waits, and lists what is left.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use super::{Error, unmoved};
 use crate::Releases;
 use crate::requests::FORCE_DELETE;
 
-/// So long it is waited for; what is not over by then goes on.
+/// Time limit of the wait. The deletion continues after it.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How far the end of a release has come.
+/// The progress of a deletion.
 #[derive(Clone, Debug)]
 pub struct Forced {
     pub release: ReleaseView,
-    /// What is still there of it, once it is gone by force, or what an uninstallation leaves to administrators; nothing where it is
-    /// not gone yet, or nothing stays.
+    /// Objects left behind by a completed forced deletion, or left to administrators by an uninstallation. `None` if the deletion has not
+    /// completed, or nothing is left.
     pub left: Option<Vec<LeftBehind>>,
 }
 
 impl Releases {
-    /// Ends a release, one that is being deleted already, too.
+    /// Forces the deletion of a release, which may be in progress already.
     pub async fn force_delete(
         &self,
         actor: &Actor,
@@ -43,7 +43,7 @@ impl Releases {
         let request = self.request_for(actor, "delete", namespace, name).await?;
         self.workspace(actor, Capability::ManageNamespaces, namespace)?;
         unmoved(&request, options.seen)?;
-        // While there is a record of them. One that cannot be read may be what is in the way.
+        // Read while the record exists. An unreadable record may be the reason for the forced deletion.
         let known: Vec<Object> = match self.record(actor, namespace, name, None).await {
             Ok((record, _)) => {
                 let bytes = record.bytes();
@@ -71,7 +71,7 @@ impl Releases {
     async fn until_gone(&self, id: &str, uid: Option<&str>) {
         let mut changes = self.changes();
         loop {
-            // In this order: what changes after the look wakes us.
+            // In this order, so that a change after the read wakes the loop.
             changes.mark_unchanged();
             let found = self.parts().requests.get(id);
             if found.is_none_or(|found| found.uid().as_deref() != uid) || changes.changed().await.is_err() {

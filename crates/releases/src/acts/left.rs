@@ -1,4 +1,4 @@
-//! What stays behind of a release whose end was forced, or that has objects of an administrator.
+//! Objects that a forced deletion, or an uninstallation without `asAdministrator`, leaves behind.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use kube_apply::owner::Ownership;
 
-/// So many objects are looked at at the same time.
+/// Maximum number of concurrent reads.
 const AT_ONCE: usize = 8;
 
 /// An object that is still there.
@@ -33,7 +33,7 @@ impl std::fmt::Display for LeftBehind {
     }
 }
 
-/// An object that an operation without `asAdministrator` leaves where it is.
+/// An object that an operation without `asAdministrator` leaves in place.
 pub(crate) fn of_administrator(entry: &InventoryEntry) -> LeftBehind {
     let InventoryEntry { group: _, kind, namespace, name } = entry.clone();
     LeftBehind {
@@ -44,9 +44,9 @@ pub(crate) fn of_administrator(entry: &InventoryEntry) -> LeftBehind {
     }
 }
 
-/// What is still there of these objects, as far as it may be seen. What belongs to another release is none of ours.
+/// Which of these objects still exist and are readable. Objects of another release are omitted.
 pub(crate) async fn left_behind(target: &Target, objects: &[Object], owner: &Ownership) -> Vec<LeftBehind> {
-    // Each by itself: one that cannot be looked at says nothing of the others.
+    // Read one by one: a failure for one object does not hide the others.
     let looks: Vec<_> = objects.iter().map(|object| live(target, std::slice::from_ref(object))).collect();
     let mut looks = stream::iter(looks).buffer_unordered(AT_ONCE);
     let mut left = BTreeSet::new();

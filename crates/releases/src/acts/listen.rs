@@ -1,9 +1,9 @@
-//! What the containers of a release print, as it comes, heard as whoever asks.
+//! Log streams of a release's containers, read with the caller's identity.
 //!
-//! Pods that come later are heard, too, and those of a workload that an upgrade adds. It ends with the release.
+//! Pods that start later are included, and so are workloads that an upgrade adds. The stream ends when the release is deleted.
 //!
-//! Always true: before the first line of a container is shown, the newest record was read, so that what it was given is known
-//! and masked. Nothing is read that nobody waits for, and one person hears a bounded number of releases at once.
+//! Invariants: the latest record is read before the first line of a container is shown, so that its values are masked. Nothing is read
+//! without a consumer, and each user has a limited number of streams.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use super::look::{objects, sensitive};
 use crate::Releases;
 use crate::values::Sensitive;
 
-/// So many containers are followed at the same time where nothing is said, and at most.
+/// The default and the maximum number of containers that are followed concurrently.
 pub const AT_ONCE: usize = 20;
 pub const MOST_AT_ONCE: usize = 50;
-/// So many releases one may listen to at the same time.
+/// Maximum number of streams per user.
 const STREAMS: usize = 10;
-/// What is masked of so many revisions: pods of older ones are gone.
+/// The number of recent revisions whose values are masked. Pods of older ones are gone.
 const REVISIONS: usize = 20;
 
 /// A line of a container, or why there is none.
@@ -47,8 +47,8 @@ pub struct LogLine {
 }
 
 impl Releases {
-    /// What the containers of a release print from now on, after as much of what they have printed as is asked for.
-    /// `at_once` of them at the same time.
+    /// Streams the logs of a release's containers, starting with the requested number of past lines. Follows at most `at_once` containers
+    /// concurrently.
     pub async fn listen(
         &self,
         actor: &Actor,
@@ -96,7 +96,7 @@ impl Releases {
     }
 }
 
-/// What of a record somebody needs who listens.
+/// The parts of a record that a log stream needs.
 struct RecordRead {
     made: (i64, String),
     pods: BTreeSet<Pods>,
@@ -119,21 +119,21 @@ impl Releases {
     }
 }
 
-/// Which record it is: numbers begin anew when a release is purged.
+/// Identifies a record. The time is included because revision numbers restart after a purge.
 fn made(record: &Record) -> (i64, String) {
     (record.version, record.info.last_deployed.at().map(|at| at.to_string()).unwrap_or_default())
 }
 
-/// Somebody who listens.
+/// State of one log stream.
 struct Ear {
     releases: Releases,
     actor: Actor,
     namespace: String,
     name: String,
     at_once: usize,
-    /// There was more of it than Helm's records.
+    /// Whether the `HelmRelease` has existed, not only Helm records.
     was_there: bool,
-    /// What must not be shown, by the records that were read.
+    /// Masks of the records read so far.
     masks: VecDeque<((i64, String), Sensitive)>,
     changes: watch::Receiver<u64>,
     following: Following,
@@ -170,7 +170,7 @@ impl Ear {
             ..LogLine::default()
         };
         match heard {
-            // It may be of a revision that was not there before.
+            // The container may belong to a new revision.
             Heard::Begun(_) => self.read().await,
             Heard::Line(source, line) => {
                 let mask = |text: &str| {
@@ -189,7 +189,7 @@ impl Ear {
         }
     }
 
-    /// Something is heard of some release: is it ours, and what of it?
+    /// Handles a change of any release: ends the stream if this release is gone, and reads the record of a new revision.
     async fn look(&mut self) -> Option<LogLine> {
         let release = self.releases.parts().releases.get_in(&self.namespace, &self.name);
         match release {
@@ -207,7 +207,7 @@ impl Ear {
         }
     }
 
-    /// Reads the newest record: what else it has, and what of it must not be shown. Without it nothing more is shown.
+    /// Reads the latest record: its pods and its mask. The stream ends if that fails.
     async fn read(&mut self) -> Option<LogLine> {
         match self.learn().await {
             Ok(()) => None,
@@ -234,7 +234,7 @@ impl Ear {
     }
 }
 
-/// How many listen, by person. Clones are the same.
+/// Number of streams per user. Cheap to clone; clones share state.
 #[derive(Clone, Default)]
 pub(crate) struct Listening(Arc<Mutex<BTreeMap<String, usize>>>);
 
@@ -251,7 +251,7 @@ impl Listening {
     }
 }
 
-/// A place among those who listen.
+/// Permit of one stream.
 struct Seat {
     who: String,
     among: Listening,

@@ -1,4 +1,4 @@
-//! What others made of the objects of a release since it was deployed: told, and left as it is.
+//! Drift of a release: reported, not corrected.
 
 use domain::Actor;
 use domain::roles::Capability;
@@ -13,7 +13,7 @@ use crate::release::administered::{self, entries_of};
 use crate::values::Sensitive;
 
 impl Releases {
-    /// What is different from what was deployed last, as this caller finds it in the cluster.
+    /// Compares the last deployed objects with the cluster, with the caller's identity.
     pub async fn drift(&self, actor: &Actor, namespace: &str, name: &str) -> Result<Comparison, Error> {
         let (record, release) = self.record(actor, namespace, name, None).await?;
         let reader = self.acts_in(actor, Capability::ReadReleases, namespace)?;
@@ -42,14 +42,14 @@ impl Releases {
     }
 }
 
-/// What was found, masked.
+/// The differences, masked.
 fn told(found: Vec<Drift>, revision: i64, mask: &Sensitive) -> Comparison {
     let text = mask.mask_text(&drift::text(&found));
     let differences = found.into_iter().map(|found| DifferenceView {
         object: mask.mask_text(&found.id.to_string()),
         what: if found.changes.is_some() { "changed" } else { "removed" },
         source: None,
-        // From what was deployed to what is there.
+        // Before: as deployed. After: as in the cluster.
         changes: found
             .changes
             .unwrap_or_default()

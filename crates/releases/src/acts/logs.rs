@@ -1,6 +1,6 @@
-//! What the containers of a release print, read as whoever asks.
+//! Logs of a release's containers, read with the caller's identity.
 //!
-//! Elsewhere: the same as it comes (`super::listen`).
+//! See also: log streams (`super::listen`).
 
 use domain::Actor;
 use domain::roles::Capability;
@@ -17,26 +17,26 @@ use super::Error;
 use super::look::{objects, sensitive};
 use crate::Releases;
 
-/// So many containers are asked at once, and at most so many altogether.
+/// Maximum number of concurrent reads, and of containers in total.
 const AT_ONCE: usize = 4;
 const CONTAINERS: usize = 50;
-/// So much of each.
+/// Maximum bytes per container.
 const BYTES: i64 = 256 << 10;
-/// The most lines of each.
+/// Maximum lines per container.
 pub const LINES: i64 = 5000;
 
-/// Which of them, and how much.
+/// Selects containers and the amount of log.
 #[derive(Clone, Debug, Default)]
 pub struct Which {
     pub pod: Option<String>,
     pub container: Option<String>,
-    /// Of pods with these labels.
+    /// Label selector of the pods.
     pub selector: Option<String>,
-    /// The last lines.
+    /// Number of last lines.
     pub tail: Option<i64>,
-    /// Not older than so many seconds.
+    /// Maximum age in seconds.
     pub since: Option<i64>,
-    /// Of the containers before their last restart.
+    /// Reads the previous instances of the containers.
     pub previous: bool,
     pub timestamps: bool,
 }
@@ -54,7 +54,7 @@ pub struct LogView {
 }
 
 impl Releases {
-    /// What the containers of a release print, pod by pod.
+    /// Returns the logs of a release's containers, by pod.
     pub async fn logs(
         &self,
         actor: &Actor,
@@ -82,7 +82,7 @@ impl Releases {
             pods.extend(api.list(&params).await.map_err(Error::of_caller)?.items);
         }
         let containers = pods.iter().flat_map(|pod| {
-            // What comes before the containers is meant only by its name.
+            // Init containers are included only by name.
             let first = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
             let first = first.filter(|container| which.container.as_ref() == Some(&container.name));
             let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -95,7 +95,7 @@ impl Releases {
         let reads = meant.take(CONTAINERS).map(|(pod, container)| print(&client, pod, container, which));
         let reads: Vec<_> = reads.collect();
         let mut logs: Vec<LogView> = stream::iter(reads).buffered(AT_ONCE).collect().await;
-        // What a program prints of the values that it was given.
+        // Programs may print the values that they were given.
         for log in &mut logs {
             log.text = mask.mask_text(&log.text);
         }

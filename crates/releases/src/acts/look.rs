@@ -1,6 +1,6 @@
-//! Looking at one release: how it stands from memory, the rest from Helm's records. Nothing sensitive is shown.
+//! Reading one release: its state from caches, everything else from Helm's records. Sensitive values are masked.
 //!
-//! Elsewhere: lists (`crate::list`).
+//! See also: lists (`crate::list`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Releases {
         if let Some(release) = self.parts().releases.get_in(namespace, name) {
             return Ok(self.view(&release));
         }
-        // One that was asked for just now has no release yet, and the watch may not have told of it.
+        // A new request may have no release yet, and the watch may not have delivered it.
         if let Some(request) = self.living_request(namespace, name).await? {
             return Ok(ReleaseView::of_request(&request));
         }
@@ -45,7 +45,7 @@ impl Releases {
         ReleaseView::of(release, request.as_deref())
     }
 
-    /// The revisions that Helm keeps, the newest first.
+    /// The revisions in Helm's history, newest first.
     pub async fn history(
         &self,
         actor: &Actor,
@@ -61,7 +61,7 @@ impl Releases {
         Ok(records.iter().rev().map(|stored| RevisionView::of(&stored.record)).collect())
     }
 
-    /// The values that somebody gave, of a revision or of the newest; with the chart's own, if `all`.
+    /// The user-supplied values of a revision or of the latest; with the chart's defaults if `all`.
     pub async fn values(
         &self,
         actor: &Actor,
@@ -84,7 +84,7 @@ impl Releases {
         .await
     }
 
-    /// The objects of a revision, or of the newest, as they were written.
+    /// The objects of a revision or of the latest, as rendered.
     pub async fn manifest(
         &self,
         actor: &Actor,
@@ -100,7 +100,7 @@ impl Releases {
         .await
     }
 
-    /// What runs before and after, of a revision or of the newest, as it was rendered.
+    /// The hooks of a revision or of the latest, as rendered.
     pub async fn hooks(
         &self,
         actor: &Actor,
@@ -114,14 +114,14 @@ impl Releases {
             for hook in &record.hooks {
                 hooks.extend(parsed(&record, &hook.manifest)?);
             }
-            // What a hook's Secret holds is as secret as any other.
+            // Secrets among hooks are masked like any other.
             let masks = [sensitive(&record, release.as_deref())?, Sensitive::of_objects(&hooks)];
             Ok(hooks.iter().map(|hook| masks[1].mask(&masks[0].mask(hook.value()))).collect())
         })
         .await
     }
 
-    /// The notes of a revision, or of the newest.
+    /// The notes of a revision or of the latest.
     pub async fn notes(
         &self,
         actor: &Actor,
@@ -136,8 +136,8 @@ impl Releases {
         .await
     }
 
-    /// Examines the content of a record of `bytes`: at once where it is small, else with the share of the workspace of the renderer's
-    /// pool. Every manifest is parsed here or in [`Self::parsed`].
+    /// Runs work on a record of `bytes`: inline if it is small, else on the renderer's pool with the workspace's share. Every manifest is
+    /// parsed here or in [`Self::parsed`].
     pub(super) async fn examine<T: Send + 'static>(
         &self,
         namespace: &str,
@@ -147,7 +147,7 @@ impl Releases {
         self.parts().helms.share(namespace).run_on_objects(bytes, work).await?
     }
 
-    /// The objects of a manifest, whose memory is reserved until they are dropped.
+    /// Parses a manifest. Its memory stays reserved until the objects are dropped.
     pub(super) async fn parsed(
         &self,
         namespace: &str,
@@ -198,13 +198,13 @@ impl RevisionView {
     }
 }
 
-/// What of a record nobody may read: what its Secrets hold, and those of its values that were recorded as sensitive when
-/// the revision was made. Of a record that Longshore did not make, or that was changed since, all values are.
+/// The mask of a record: the content of its Secrets, and the values that the ledger lists as sensitive. If the ledger has no entry with
+/// its digest, all values are masked.
 pub(super) fn sensitive(record: &Record, release: Option<&HelmRelease>) -> Result<Sensitive, Error> {
     Ok(sensitive_among(&objects(record)?, record, release))
 }
 
-/// The same where the objects of the record are parsed already.
+/// Like [`sensitive`], with the objects already parsed.
 pub(super) fn sensitive_among(
     objects: &[Object],
     record: &Record,

@@ -1,15 +1,26 @@
-//! What people can ask for: one function for each thing, over requests.
+//! Service functions for HTTP and CLI: one function per use case, on top of requests.
 //!
-//! Every function takes an [`Actor`] and asks it first, then asks Kubernetes whether the person may do the like with a release
-//! of that namespace, and then writes as the platform. What follows from it, follows by itself (`crate::lead`).
+//! Every function takes an [`Actor`] and checks its capabilities, then checks with Kubernetes whether the user may do the same with a
+//! `HelmRelease` in that namespace, and then writes as the platform. The controllers (`crate::lead`) do the rest.
 //!
-//! Always true: a release acts as whoever changed its chart, values, patches or overrides last, with the group of its own
-//! workspace and within the scope of their token. The rights of an administrator of the platform apply to the one version that
-//! was asked for with them, all of whose content the administrator states. What is done at once (restart, test) is done as the release, too; what is
-//! looked at (logs, resources, plans) is looked at as the caller. What somebody may not see is not there for them.
-//! Modules in reading order: that what is sent twice is done once ([`once`]); archives that somebody brings ([`packages`]), what
-//! is kept of each version ([`versions`]), asking for one ([`ask`]), changing it ([`change`]) and what would come of that ([`plan`]), its end against all that is in the way ([`force`], [`left`]), what is done at once
-//! ([`now`]), how far it has come ([`operation`]), looking ([`look`], [`compare`], [`live`], [`resources`], [`logs`] and [`listen`], [`view`]), why not ([`error`]).
+//! Invariants: a release runs as the user who last changed its chart, values, patches or overrides, with the group of its own workspace
+//! and within the scope of that user's token. The rights of a platform administrator apply only to the one version that was requested
+//! with them, and the administrator provides all of its content. Immediate actions (restart, test) run as the release. Reads (logs,
+//! resources, plans) run as the caller. A release that the caller may not see is reported as not found.
+//!
+//! Modules:
+//!
+//! * [`once`]: idempotency keys and preconditions.
+//! * [`packages`]: uploaded chart archives.
+//! * [`versions`]: values and options of each request version.
+//! * [`ask`], [`change`], [`plan`]: install, update, dry run.
+//! * [`force`], [`left`]: forced deletion, and what it leaves behind.
+//! * [`now`]: restart, test, adopt.
+//! * [`operation`]: progress of an operation.
+//! * [`look`], [`compare`], [`live`], [`resources`]: reads, diffs, drift, objects.
+//! * [`logs`], [`listen`]: logs and log streams.
+//! * [`view`]: the release as callers see it.
+//! * [`error`]: errors.
 
 pub mod ask;
 pub mod change;
@@ -46,12 +57,11 @@ pub use error::Error;
 pub use once::Asked;
 pub(crate) use versions::{VERSION, request_name};
 
-/// The cluster that the platform runs on.
+/// The name of the cluster that the platform runs on.
 pub const HOST: &str = "host";
 
 impl Releases {
-    /// The workspace of a namespace in which they may do that. A namespace that is not theirs is refused, whether it is there
-    /// or not.
+    /// The workspace of a namespace, if the actor has the capability there. A namespace of others is rejected whether it exists or not.
     fn workspace(&self, actor: &Actor, what: Capability, namespace: &str) -> Result<WorkspaceName, Error> {
         let workspace = self.parts().people.workspace_of(namespace);
         let workspace =
@@ -61,13 +71,13 @@ impl Releases {
         Ok(workspace)
     }
 
-    /// The identity of a caller for what concerns a release of the namespace: the group of its workspace and no other.
+    /// The caller's identity for work on a release of the namespace: with the group of its workspace only.
     fn acts_in(&self, actor: &Actor, what: Capability, namespace: &str) -> Result<Impersonation, Error> {
         let workspace = self.workspace(actor, what, namespace)?;
         Ok(actor.impersonation_in(what, &workspace)?)
     }
 
-    /// The identity that a release has now; the deployer of its namespace where it has none.
+    /// The current identity of a release, or the deployer of its namespace.
     fn identity_of(&self, release: Option<&HelmRelease>, namespace: &str) -> Identity {
         let parts = self.parts();
         let identity =
@@ -75,7 +85,7 @@ impl Releases {
         identity.unwrap_or_else(|| identity::of_deployer(namespace))
     }
 
-    /// Whether Kubernetes would let them do this with a release of the namespace.
+    /// Checks with Kubernetes that the caller may do this with a `HelmRelease` of the namespace.
     async fn allowed(&self, actor: &Actor, verb: &str, namespace: &str, name: &str) -> Result<(), Error> {
         let what = ResourceAttributes {
             group: Some("longshore.dev".to_owned()),
@@ -94,7 +104,7 @@ impl Releases {
         }
     }
 
-    /// A request that they may change, as it is now.
+    /// Reads the current request of a release that the caller may change.
     async fn request_for(
         &self,
         actor: &Actor,
@@ -115,19 +125,19 @@ impl Releases {
         }
     }
 
-    /// The request for a release; none where there is only what a former workspace of the namespace left behind.
+    /// The request of a release, unless it is a leftover of a former workspace of the namespace.
     async fn living_request(&self, namespace: &str, name: &str) -> Result<Option<HelmRequest>, Error> {
         let found = self.requests().get_opt(&versions::request_name(HOST, namespace, name)).await?;
         Ok(found.filter(|request| self.is_living(request)))
     }
 
-    /// Whether a request was made for the workspace that has its namespace now.
+    /// Whether a request belongs to the workspace that owns its namespace now.
     fn is_living(&self, request: &HelmRequest) -> bool {
         let HelmRequestSpec { namespace, workspace, .. } = &request.spec;
         is_of_owner(&*self.parts().people, namespace, workspace, &request.metadata)
     }
 
-    /// A release in a namespace that they may see; nothing where only Helm's records may tell of it.
+    /// The release, if the caller may see its namespace. `None` if there is no `HelmRelease`; there may be Helm records.
     fn release_for(
         &self,
         actor: &Actor,
@@ -144,7 +154,7 @@ impl Releases {
     }
 }
 
-/// The person whose rights the release will have.
+/// The user as whom the release will run.
 fn run_as(actor: &Actor) -> Result<RunAs, Error> {
     match &actor.who {
         Who::Person { id, uid, .. } => {
@@ -158,7 +168,7 @@ fn run_as(actor: &Actor) -> Result<RunAs, Error> {
     }
 }
 
-/// The permission to use the caller's rights as an administrator for one version of a release. Refused to everybody else.
+/// Grants the caller's rights as a platform administrator to one version of a release. Fails for other callers.
 fn grant(actor: &Actor, version: i64) -> Result<AdministratorGrant, Error> {
     let user = actor.administrator()?.to_string();
     match &actor.who {
@@ -167,7 +177,7 @@ fn grant(actor: &Actor, version: i64) -> Result<AdministratorGrant, Error> {
     }
 }
 
-/// The version that the caller saw must be the one that there is.
+/// Checks the caller's precondition against the current version.
 fn unmoved(request: &HelmRequest, seen: Option<&str>) -> Result<(), Error> {
     match seen {
         Some(seen) if view::wish(request) != seen => Err(Error::Moved(request.spec.release_name.clone())),

@@ -1,7 +1,7 @@
-//! What is done at once, as the release: restart, test; and adoption.
+//! Immediate actions with the identity of the release: restart and test. Also adoption.
 //!
-//! The caller must be allowed to change the release. What comes of a Helm record that Longshore did not make is done as the
-//! namespace's deployer.
+//! The caller must be permitted to change the release. Content of Helm records that Longshore did not write is handled with the identity
+//! of the namespace's deployer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +32,19 @@ use crate::Releases;
 use crate::release::administered;
 use crate::release::ledger::{ReadOnlyLedger, origin};
 
-/// The kinds whose pods a restart is about.
+/// The kinds that a restart covers.
 const RESTARTED: &[&str] = &["DaemonSet", "Deployment", "StatefulSet"];
 
-/// What `kubectl rollout restart` writes.
+/// The annotation that `kubectl rollout restart` sets.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
-/// A workload of a release, as far as a restart needs it.
+/// The fields of a workload that a restart needs.
 struct Workload {
     api_version: String,
     kind: String,
     namespace: Option<String>,
     name: String,
-    /// Of its pods; empty where it has none.
+    /// Label selector of its pods; empty if it has none.
     selector: String,
 }
 
@@ -61,7 +61,7 @@ impl Workload {
 }
 
 impl Releases {
-    /// Restarts all pods of a release's workloads: one after the other if `rolling`, else all at once. Says of which.
+    /// Restarts the pods of a release's workloads: one by one if `rolling`, else all at once. Returns the workloads.
     pub async fn restart(
         &self,
         actor: &Actor,
@@ -128,7 +128,7 @@ impl Releases {
         namespace: &str,
         object: &Workload,
     ) -> Result<(), Error> {
-        // Without a selector all pods of the namespace would be meant.
+        // An empty selector would match all pods of the namespace.
         if object.selector.is_empty() {
             return Ok(());
         }
@@ -138,7 +138,7 @@ impl Releases {
         deleted.map(drop).map_err(Error::of_caller)
     }
 
-    /// Runs the tests of a release that are meant, and says what became of each. That some failed is an answer, too.
+    /// Runs the selected tests of a release and returns the result of each. Failed tests are not an error.
     pub async fn test(
         &self,
         actor: &Actor,
@@ -195,11 +195,10 @@ impl Releases {
         Ok(Tested { passed: why.is_empty(), tests, why: mask.mask_text(&why) })
     }
 
-    /// Takes over a release that the helm command line made: its chart and its values become a request, and nothing in it
-    /// changes.
+    /// Adopts a release that the `helm` command made: creates a request with its chart and values. The deployed objects do not change.
     pub async fn adopt(&self, actor: &Actor, namespace: &str, name: &str) -> Result<ReleaseView, Error> {
         self.workspace(actor, Capability::ChangeReleases, namespace)?;
-        // Whoever may not read Secrets there could otherwise read the values of others.
+        // Otherwise a caller without read access to Secrets could read the values of others.
         self.allowed(actor, "create", namespace, name).await?;
         let storage = self.parts().helms.storage(&self.parts().clients, namespace);
         let found = storage.last(name).await?;
@@ -211,12 +210,12 @@ impl Releases {
             values,
             ..NewRelease::default()
         };
-        // Whoever may write Secrets there can have written the record: it runs as the namespace's deployer until it is upgraded.
+        // Any user who may write Secrets there can have forged the record: it runs as the deployer until it is upgraded.
         self.install_as(actor, &source, wanted, RunAs::default()).await
     }
 }
 
-/// The chart in a record as an archive, and the values in it as YAML.
+/// The chart of a record as an archive, and its values as YAML.
 pub(super) fn packed(record: &Record) -> Result<(Source, String), Error> {
     let unusable = |why: &dyn std::fmt::Display| {
         let name = &record.name;
@@ -229,10 +228,10 @@ pub(super) fn packed(record: &Record) -> Result<(Source, String), Error> {
     Ok((Source::Archive(packed.into()), values))
 }
 
-/// So much is shown of what a test printed.
+/// Maximum bytes of a test's log.
 const LOG: i64 = 256 << 10;
 
-/// What the pod of a test printed, or why that is not known.
+/// The log of a test's pod, or why it is not available.
 async fn printed(pods: &Api<Pod>, name: &str) -> Result<String, String> {
     let params = LogParams { limit_bytes: Some(LOG), ..LogParams::default() };
     pods.logs(name, &params).await.map_err(|error| match error {
@@ -241,16 +240,16 @@ async fn printed(pods: &Api<Pod>, name: &str) -> Result<String, String> {
     })
 }
 
-/// Which tests are run, and what is told of them.
+/// Options of a test run.
 #[derive(Clone, Debug, Default)]
 pub struct Tests {
-    /// Only those of these names; all, where there are none.
+    /// Runs only the tests with these names; empty means all.
     pub only: Vec<String>,
-    /// Not those of these names.
+    /// Skips the tests with these names.
     pub except: Vec<String>,
-    /// With what their pods printed.
+    /// Also returns the logs of their pods.
     pub logs: bool,
-    /// How long any one of them may take, if not as long as usual.
+    /// The timeout of each test; `None` means the default.
     pub timeout: Option<Duration>,
 }
 

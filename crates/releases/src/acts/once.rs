@@ -1,7 +1,6 @@
-//! What somebody sends again under a key of theirs is done once.
+//! Idempotency keys: a call that is repeated with the same key is executed once.
 //!
-//! The request itself remembers the key under which it was last changed, so that it holds after a crash, and whichever server
-//! is asked.
+//! The key of the last change is stored in the request itself, so it holds after a crash and on every server.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use domain::Actor;
@@ -11,29 +10,29 @@ use kube_types::marks::ASKED;
 
 use crate::values::hash::hex;
 
-/// Under which condition something is asked for.
+/// Preconditions and options of a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
-    /// The version of the release that the caller saw, where they say.
+    /// The `v` of the release that the caller saw, if any, as a precondition.
     pub seen: Option<&'a str>,
-    /// By what the caller knows the attempt again, where they say.
+    /// The caller's idempotency key, if any.
     pub key: Option<&'a str>,
-    /// With the caller's rights as an administrator of the platform. Upgrades and rollbacks only.
+    /// Uses the caller's rights as an administrator of the platform. Upgrades and rollbacks only.
     pub as_administrator: bool,
 }
 
-/// What is remembered of an attempt.
+/// The stored form of an idempotency key: a hash over caller, action and key.
 pub(super) fn mark(actor: &Actor, act: &str, key: &str) -> String {
     let text = format!("{}\n{act}\n{key}", actor.label());
     hex(&digest(&SHA256, text.as_bytes()).as_ref()[..16])
 }
 
-/// Whether the request was last changed by just this attempt.
+/// Whether the last change of the request had this key.
 pub(super) fn was_done(request: &HelmRequest, mark: Option<&String>) -> bool {
     mark.is_some() && request.annotations().get(ASKED) == mark
 }
 
-/// Remembers the attempt, or that there was none that could be known again.
+/// Stores the key, or removes the previous one.
 pub(super) fn remember(request: &mut HelmRequest, mark: Option<String>) {
     match mark {
         Some(mark) => drop(request.annotations_mut().insert(ASKED.to_owned(), mark)),

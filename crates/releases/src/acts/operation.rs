@@ -1,6 +1,6 @@
-//! How far something has come that was asked for: each version of a request is one operation.
+//! Progress of operations: each version of a request is one operation.
 //!
-//! Nothing is kept for it: it is read from the request and from the release that follows from it.
+//! Nothing is stored for it: it is derived from the request and its release.
 
 use domain::Actor;
 use domain::ids::shortened;
@@ -52,7 +52,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether anything more will happen.
+    /// Whether the phase is final.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -71,13 +71,13 @@ pub struct StepView {
     pub at: Option<Timestamp>,
 }
 
-/// What the operation of that version of a request is called.
+/// The id of the operation for the current version of a request.
 pub fn id(request: &HelmRequest) -> String {
     format!("{}.{}", request.name_any(), request.spec.version)
 }
 
 impl Releases {
-    /// How far an operation has come, for those who may see its release.
+    /// The progress of an operation, if the caller may see its release.
     pub async fn operation(&self, actor: &Actor, id: &str) -> Result<OperationView, Error> {
         let unknown = || Error::NoOperation(shortened(id));
         let (name, version) = id.rsplit_once('.').ok_or_else(unknown)?;
@@ -85,7 +85,7 @@ impl Releases {
         check_subdomain(name).map_err(|_| unknown())?;
         let request = match self.parts().requests.get(name) {
             Some(request) if request.spec.version >= version => HelmRequest::clone(&request),
-            // One that was asked for just now may not have been heard of.
+            // The watch may not have delivered a new request yet.
             _ => self.requests().get_opt(name).await?.ok_or_else(unknown)?,
         };
         let seen = self.workspace(actor, Capability::ReadReleases, &request.spec.namespace);
@@ -98,7 +98,7 @@ impl Releases {
         Ok(view(&request, release.as_deref(), version))
     }
 
-    /// Changes whenever anything is heard of any release.
+    /// A counter that changes with every event of any release.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.parts().list.changes()
     }
@@ -136,7 +136,7 @@ fn view(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> O
     }
 }
 
-/// All steps taken together.
+/// The overall state of the steps.
 fn overall(steps: &[StepView], current: bool) -> Phase {
     let is = |phase: Phase| steps.iter().any(|step| step.state == phase);
     if is(Phase::Failed) {
@@ -166,7 +166,7 @@ fn steps(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> 
         return steps;
     };
     let status = release.status.clone().unwrap_or_default();
-    // What the status says is of this version only if the release has it, and was looked at since.
+    // The status belongs to this version only if the release has it and was reconciled since.
     let is_of = release.spec.version == version && status.observed_generation == release.metadata.generation;
     let stalled = is_true(&status.conditions, STALLED);
     let ended = status.deploy_status.iter().find(|done| done.version == version);
@@ -188,10 +188,10 @@ fn steps(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> 
     steps.push(StepView { name: "deployed", state: phase, note, at });
     let ready = match status.state.parse() {
         _ if !deployed => Phase::Queued,
-        // Another version came after it: whether this one would have become ready nobody knows.
+        // A later version replaced it; whether it would have become ready is unknown.
         _ if !is_of => Phase::Done,
         Ok(State::Active | State::Paused) => Phase::Done,
-        // One that is resumed is called so for a moment longer.
+        // The state is still `suspended` until the resumed release is reconciled.
         Ok(State::Suspended) if release.spec.suspend => Phase::Done,
         Ok(State::Degraded | State::Failed) => Phase::Failed,
         _ => Phase::Running,
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// A release at that version, looked at since.
+    /// A release at that version, reconciled since.
     fn release(version: i64, status: Value) -> HelmRelease {
         let mut release = json!({
             "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease",

@@ -1,4 +1,4 @@
-//! Archives of charts that somebody brings.
+//! Uploaded chart archives.
 
 use bytes::Bytes;
 use chart_store::Reader;
@@ -34,8 +34,8 @@ pub struct PackageReport {
 }
 
 impl Releases {
-    /// Keeps an archive for a workspace or, where none is named, for all in which the caller may change releases. An administrator
-    /// who names none keeps it for all workspaces.
+    /// Stores an archive for a workspace or, if none is given, for all workspaces in which the caller may change releases. For an
+    /// administrator without a workspace it is stored for everyone.
     pub async fn keep_package(
         &self,
         actor: &Actor,
@@ -62,7 +62,7 @@ impl Releases {
         })
     }
 
-    /// The readers that are no workspaces that are being removed; an error if none is left.
+    /// Removes workspaces that are being deleted from the readers. Fails if none is left.
     async fn staying(&self, readers: Vec<Reader>) -> Result<Vec<Reader>, Error> {
         let (mut staying, mut leaving) = (Vec::new(), None);
         for reader in readers {
@@ -80,7 +80,7 @@ impl Releases {
     }
 }
 
-/// Who reads an archive that the caller uploads, and is charged for it.
+/// The readers of an uploaded archive, who are charged for it.
 fn readers(actor: &Actor, workspace: Option<&str>) -> Result<Vec<Reader>, Error> {
     let may = |workspace: &WorkspaceName| actor.may(Capability::ChangeReleases, Place::Workspace(workspace));
     if let Some(name) = workspace {

@@ -1,4 +1,4 @@
-//! What would come of a change, before anybody makes it. Nothing is written, and nothing sensitive is shown.
+//! Plans: the effect of a change before it is made. Nothing is written, and sensitive values are masked.
 
 use chart_store::{Reader, Source};
 use domain::actor::Impersonation;
@@ -73,8 +73,8 @@ pub enum ShortageView {
 }
 
 impl Releases {
-    /// What these changes would make of a release, or what a new one would consist of, with the cluster's judgement.
-    /// `as_administrator` is for administrators of the platform: with their rights for objects that the release may not have.
+    /// Plans an update or an installation, with a server-side dry run. `as_administrator` plans with the rights of a platform
+    /// administrator for objects that the release may not have.
     pub async fn plan(
         &self,
         actor: &Actor,
@@ -110,7 +110,7 @@ impl Releases {
         let entries = storage.entries(name).await?;
         let statuses: Vec<Status> = entries.iter().map(|entry| entry.head.status).collect();
         let action = Action::of(records::standing(&statuses, true).step());
-        // An installation begins with nothing: what a failed one left is removed first.
+        // An installation starts from scratch: the objects of a failed one are removed first.
         let before = match entries.last().filter(|_| action == Action::Upgrade) {
             Some(last) => Some(storage.open(last).await?.record),
             None => None,
@@ -153,7 +153,7 @@ impl Releases {
             let mask = Sensitive::of(planned.chart(), &gathered, &new);
             let mut old = before.as_ref().map(objects).transpose()?.unwrap_or_default();
             if place.reserved.client().is_none() {
-                // They are neither in what would be nor removed.
+                // Skipped objects are neither in the new state nor removed.
                 old.retain(|object| !place.reserved.contains(&place.id(object), &default));
             }
             let former = match &before {
@@ -167,8 +167,8 @@ impl Releases {
         Ok(plan)
     }
 
-    /// What there would be no room for, and what could not be looked at. Quotas and objects are read as whoever asks; of the
-    /// nodes, which are not theirs to see, they learn how many pods would find none.
+    /// The missing capacity, and what could not be checked. Quotas and objects are read as the caller. Callers may not read nodes; they
+    /// only learn how many pods fit on none.
     async fn shortages(
         &self,
         target: &Target,
@@ -185,7 +185,7 @@ impl Releases {
         let (nodes, quotas) = futures::join!(nodes, fit::quotas(target, after));
         let mut words = Vec::new();
         let nodes = nodes.unwrap_or_else(|error| {
-            // What the platform itself was told is not for them.
+            // The error of the platform's own call is not for the caller.
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot look for room on the nodes");
             words.push("the nodes, which cannot be read now".to_owned());
             None
@@ -221,7 +221,7 @@ impl Releases {
 }
 
 impl Changes {
-    /// The values that hold after the change.
+    /// The values after the change.
     pub(super) fn values_over(&self, before: String) -> Result<String, Error> {
         let Some(said) = &self.values else { return Ok(before) };
         super::ask::is_map(said)?;
@@ -232,7 +232,7 @@ impl Changes {
             |name: &str, text: &str| values::Source::File { name: name.into(), text: text.to_owned().into() };
         let layers = [layer("before", &before), layer("now", said)];
         let no_files = &mut |_: &str| Err("values name no files".into());
-        // What is wrong with them could tell what is in them.
+        // The error could reveal values.
         let merged = values::user_values(&layers, Profile::Helm4, no_files).map_err(|_| not_a_map())?;
         helm_template::yaml::write(&Data::Map(merged)).map_err(|_| not_a_map())
     }
@@ -242,7 +242,7 @@ fn not_a_map() -> Error {
     Error::Invalid("the values are no map of YAML".to_owned())
 }
 
-/// What of a change the chain must know.
+/// The parts of a spec that post-rendering needs, after the change.
 fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
     let known = request.map(crate::requests::wanted::spec).unwrap_or_default();
     HelmReleaseSpec {
@@ -254,7 +254,7 @@ fn spec(request: Option<&HelmRequest>, changes: Changes) -> HelmReleaseSpec {
     }
 }
 
-/// `masks` hide what is sensitive in `old` and in `after`.
+/// Builds the plan. `masks` cover `old` and `after`.
 fn told(action: Action, (old, new): (&[Object], &[Object]), after: &Record, masks: &[Sensitive; 2]) -> Plan {
     let (differences, text) = manifests(old, new, masks);
     Plan {

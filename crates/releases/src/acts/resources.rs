@@ -1,4 +1,4 @@
-//! The objects of a release, and how each does. What is in them is not shown.
+//! The objects of a release and their readiness. Their content is not shown.
 
 use domain::Actor;
 use domain::roles::Capability;
@@ -14,7 +14,7 @@ use super::look::{objects, sensitive};
 use crate::Releases;
 use crate::values::Sensitive;
 
-/// So many objects are asked for at once.
+/// Maximum number of concurrent reads.
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub struct ObjectView {
 }
 
 impl Releases {
-    /// The objects of what was deployed last, as this caller finds them in the cluster.
+    /// Returns the last deployed objects with their live state, as the caller may read it.
     pub async fn resources(
         &self,
         actor: &Actor,
@@ -57,7 +57,7 @@ impl Releases {
         let client = self.parts().clients.acting_as(&reader);
         let target = Target::new(client, self.parts().helms.discovery.clone(), namespace);
         let revision = record.version;
-        // Only names and the mask are held while the cluster is asked.
+        // Only names and the mask stay in memory during the API calls.
         let read = self.examine(namespace, record.bytes(), move || {
             let named: Vec<Object> = objects(&record)?.iter().map(Object::without_content).collect();
             Ok((named, sensitive(&record, release.as_deref())?))
@@ -73,7 +73,7 @@ impl Releases {
     }
 }
 
-/// What the cluster said last of those that are not ready.
+/// Adds the last warning event to objects that are not ready.
 async fn complain(target: &Target, objects: &mut [ObjectView], mask: &Sensitive) {
     let id = |object: &ObjectView| Id {
         group: object.api_version.rsplit_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! Releases that people ask for, and what they may not.
+//! Service functions on releases, and their authorisation.
 
 mod large;
 mod leftovers;
@@ -65,7 +65,7 @@ async fn a_release_is_asked_for_changed_taken_back_and_deleted() {
     assert_eq!((asked.state.as_str(), asked.version, asked.chart.version.as_str()), ("pending", 1, "1.0.0"));
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert_eq!(status.deploy_status[0].by, developer_id().to_string());
-    // The values are in a Secret of the system, and nowhere else.
+    // The values are only in a Secret in the system namespace.
     let release = stage.of::<HelmRelease>().get("web").await.unwrap();
     assert!(!serde_json::to_string(&release).unwrap().contains("greeting: one"));
     until("the request says so too", async || {
@@ -127,7 +127,7 @@ async fn plan_of_a_failed_first_installation_is_an_installation() {
         (plan.act, plan.revision)
     };
     assert_eq!(plan("greeting: hi\n").await, ("install", 1));
-    // What the controller makes of it is just that.
+    // The controller does exactly that.
     let changes = Changes { values: Some("greeting: hi\n".to_owned()), ..Changes::default() };
     stage.releases.upgrade(&developer(), SHOP, "web", changes, Asked::default()).await.unwrap();
     let status = stage.until_state("web", "active").await.status.unwrap();
@@ -136,7 +136,7 @@ async fn plan_of_a_failed_first_installation_is_an_installation() {
     assert_eq!(plan("greeting: ho\n").await, ("upgrade", 2));
 }
 
-/// A Deployment whose every pod wants a node that nobody has.
+/// A Deployment whose pods fit on no node.
 const LARGE: &str = "extra: |\n  apiVersion: apps/v1\n  kind: Deployment\n  metadata: {name: large}\n  spec:\n    replicas: 2\n    \
                      selector: {matchLabels: {app: large}}\n    template:\n      metadata: {labels: {app: large}}\n      \
                      spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 10k}}}]}\n";
@@ -215,14 +215,14 @@ async fn what_somebody_changed_behind_a_request_is_put_back_and_never_acted_on()
     stage.releases.install(&developer(), &Source::Archive(web()), wanted("web", "")).await.unwrap();
     stage.until_state("web", "active").await;
     let patch = json!({"spec": {"valuesObject": {"greeting": "mine"}}});
-    // Not even a tenant's administrator, for whom the policy is.
+    // The admission policy rejects even an administrator of the tenant.
     let tenant = stage.acting_as(&developer().impersonation());
     let theirs: Api<HelmRelease> = Api::namespaced(tenant, SHOP);
     let refused = theirs.patch("web", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap_err();
     assert!(refused.to_string().contains("belongs to a request"), "{refused}");
     let refused = theirs.delete("web", &kube::api::DeleteParams::default()).await.unwrap_err();
     assert!(refused.to_string().contains("belongs to a request"), "{refused}");
-    // A cluster's administrator can, and it is put back.
+    // A cluster administrator can change it, and the controller restores it.
     stage.change("web", patch).await;
     until("it is put back", async || {
         let release = stage.of::<HelmRelease>().get("web").await.unwrap();
@@ -276,7 +276,7 @@ async fn lists_are_sorted_filtered_and_paged() {
 async fn a_release_of_the_helm_command_line_is_taken_over() {
     let stage = Stage::new().await;
     let package = stage.keep(web()).await;
-    // What helm leaves: a record and its objects, and no release of ours.
+    // As `helm` leaves it: a record and its objects, without a `HelmRelease`.
     stage.write("web", json!({"name": "web", "source": {"package": package}, "valuesObject": {"greeting": "old"}, "deletionPolicy": "Orphan"})).await.unwrap();
     stage.until_state("web", "active").await;
     stage.of::<HelmRelease>().delete("web", &kube::api::DeleteParams::default()).await.unwrap();

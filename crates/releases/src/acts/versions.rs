@@ -1,4 +1,4 @@
-//! What is kept of each version of a request: its values, and what they were for. One Secret each, that never changes.
+//! Saved versions of a request: values and options. One immutable Secret each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,14 +21,14 @@ use crate::people::account_label;
 use crate::requests::gone;
 use crate::values::KEY;
 
-/// What a version was for, beside its values.
+/// The inputs of a version besides its values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub source: Source,
     pub chart: ResolvedChart,
     #[serde(default)]
     pub options: Options,
-    /// None in what was kept before these were.
+    /// `None` in versions saved before these fields existed.
     #[serde(default)]
     pub patches: Option<Vec<Patch>>,
     #[serde(default)]
@@ -37,25 +37,25 @@ pub(crate) struct Kept {
 
 const KEPT: &str = "version.json";
 
-/// Versions that are kept where `maxHistory` does not say.
+/// The number of saved versions if `maxHistory` is not set.
 const HISTORY: i64 = 10;
 
-/// Label of what is of one version of a request, Helm's records among it: the number.
+/// The label with the number of the request version, also on Helm's records.
 pub(crate) const VERSION: &str = "longshore.dev/version";
 
-/// Label of what is kept of one version: how many bytes it has.
+/// The label with the size of a saved version in bytes.
 const BYTES: &str = "longshore.dev/bytes";
 
-/// How much text the values of a release may be.
+/// Maximum bytes of the values of a release.
 pub const VALUES_LIMIT: usize = 256 << 10;
 
-/// Requests of one workspace.
+/// Maximum number of requests of one workspace.
 pub const MAX_REQUESTS: u32 = 500;
 
-/// What is kept of all versions of all requests of one workspace: values, patches and options.
+/// Maximum bytes of all saved versions of a workspace: values, patches and options.
 pub const MAX_KEPT_BYTES: u64 = 64 << 20;
 
-/// The request for a release: so that there can only be one.
+/// The name of the request of a release. It is derived from the release, so that there is at most one.
 pub(crate) fn request_name(cluster: &str, namespace: &str, name: &str) -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let digest = digest(&SHA256, format!("{cluster}/{namespace}/{name}").as_bytes());
@@ -73,7 +73,7 @@ fn count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// So many Secrets are asked for at a time.
+/// Page size for lists of Secrets.
 const PAGE: u32 = 500;
 
 fn of_request(request: &str) -> ListParams {
@@ -85,7 +85,7 @@ impl Releases {
         Api::namespaced(self.parts().clients.own(), SYSTEM_NAMESPACE)
     }
 
-    /// Refuses one more request where a workspace has its number of them.
+    /// Fails if a workspace has reached its limit of requests.
     pub(super) async fn check_requests(&self, workspace: &WorkspaceName) -> Result<(), Error> {
         let own = ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REQUESTS);
         let used = self.requests().list_metadata(&own).await?.items.len();
@@ -96,7 +96,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Refuses more bytes than are kept for a workspace. Versions from before sizes were recorded do not count.
+    /// Fails if the saved versions of a workspace would exceed its quota. Versions from before sizes were recorded do not count.
     async fn check_values(&self, workspace: &str, wanted: u64) -> Result<(), Error> {
         let mut of_workspace =
             ListParams::default().labels(&format!("{WORKSPACE}={workspace},{BYTES}")).limit(PAGE);
@@ -117,7 +117,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Keeps the values of a version; answers where.
+    /// Saves a version and returns the reference to its values.
     pub(super) async fn keep_version(
         &self,
         request: &str,
@@ -155,7 +155,7 @@ impl Releases {
         .into_iter()
         .chain(account)
         .collect();
-        // Whoever died before the request was written has left one under another name.
+        // A process that crashed before it wrote the request leaves a Secret under another name.
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let name = format!("{request}.v{}.{}", spec.version, &unique[..8]);
         let secret = Secret {
@@ -175,7 +175,7 @@ impl Releases {
         Ok(Reference { name, key: None })
     }
 
-    /// What was kept of a version: where its values are, and what they were for.
+    /// Loads a saved version: the reference to its values, and its inputs.
     pub(super) async fn kept_version(
         &self,
         request: &str,
@@ -191,20 +191,20 @@ impl Releases {
         Ok(None)
     }
 
-    /// Forgets what was kept in vain.
+    /// Deletes a saved version whose request was not written.
     pub(super) async fn drop_version(&self, kept: &Reference) {
         if let Err(error) = self.kept().delete(&kept.name, &DeleteParams::default()).await {
             tracing::warn!(%error, "cannot delete values that nobody needs");
         }
     }
 
-    /// Forgets versions that are older than the history that is kept, unless a revision of the release was made of them: a rollback
-    /// restores those, however many versions made no revision. The status lists the revisions. Labels of Helm records count for nothing, as
-    /// tenants write them.
+    /// Deletes versions beyond the history limit, except those of a revision in the history: a rollback restores those, however many
+    /// versions without a revision follow. The status lists the revisions. Labels of Helm records are ignored, because tenants write
+    /// them.
     pub(super) async fn prune_versions(&self, request: &HelmRequest) -> Result<(), Error> {
         let (spec, name) = (&request.spec, request.name_any());
         let newest = spec.version;
-        // What is being deployed may be a version behind.
+        // The version being deployed may be the one before the latest.
         let oldest = newest.saturating_sub(spec.options.max_history.unwrap_or(HISTORY).max(2));
         if oldest < 1 {
             return Ok(());
@@ -228,7 +228,7 @@ impl Releases {
         Ok(())
     }
 
-    /// The text of the values of a request.
+    /// The values of a request as text.
     pub(super) async fn values_text(&self, reference: Option<&Reference>) -> Result<String, Error> {
         let Some(reference) = reference else { return Ok(String::new()) };
         let secret = self.kept().get(&reference.name).await?;

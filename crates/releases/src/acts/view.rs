@@ -1,4 +1,4 @@
-//! A release as those see it who may.
+//! The release as callers see it.
 
 use domain::release::State;
 use domain::status::View;
@@ -147,8 +147,8 @@ impl From<&ResolvedChart> for ChartView {
     }
 }
 
-/// The state of a release that is told together with the version that was asked for last. What a release says is of
-/// an older wish until it has looked at this one.
+/// The state of a release together with the latest version of its request. The state belongs to an older spec until the release has
+/// reconciled the latest.
 pub(crate) fn state(release: &HelmRelease, request: Option<&HelmRequest>) -> State {
     let Some(status) = &release.status else { return State::Pending };
     let state = status.state.parse().unwrap_or(State::Pending);
@@ -158,7 +158,7 @@ pub(crate) fn state(release: &HelmRelease, request: Option<&HelmRequest>) -> Sta
     of_wish(state, is_old, status.version, request)
 }
 
-/// The same, where there is no release to ask.
+/// Like [`state`], if there is no release yet.
 pub(crate) fn state_of_request(request: &HelmRequest) -> State {
     let Some(status) = &request.status else { return State::Pending };
     let state = status.state.parse().unwrap_or(State::Pending);
@@ -166,9 +166,9 @@ pub(crate) fn state_of_request(request: &HelmRequest) -> State {
     of_wish(state, is_old, status.version, request)
 }
 
-/// `deployed` is the version of what is there, or zero.
+/// `deployed` is the deployed version, or zero.
 fn of_wish(state: State, is_old: bool, deployed: i64, request: &HelmRequest) -> State {
-    // While it is suspended nobody does anything, whatever is asked for.
+    // A suspended release is not reconciled, whatever its request says.
     if !is_old || request.spec.suspend {
         return state;
     }
@@ -176,7 +176,7 @@ fn of_wish(state: State, is_old: bool, deployed: i64, request: &HelmRequest) -> 
 }
 
 impl ReleaseView {
-    /// A release as the cluster has it, with the request that it belongs to.
+    /// A view of a `HelmRelease` and its request.
     pub fn of(release: &HelmRelease, request: Option<&HelmRequest>) -> Self {
         let status = release.status.clone().unwrap_or_default();
         let state = state(release, request);
@@ -219,7 +219,7 @@ impl ReleaseView {
         }
     }
 
-    /// One that only Helm's records tell of.
+    /// A view of a release that exists only in Helm's records.
     pub fn of_record(record: &Record) -> Self {
         let status = record.info.status;
         let state = match status {
@@ -259,7 +259,7 @@ impl ReleaseView {
         }
     }
 
-    /// A request whose release is still to come, or to change.
+    /// A view of a request whose release does not exist or is not up to date.
     pub fn of_request(request: &HelmRequest) -> Self {
         let release = crate::requests::wanted::release(request);
         let mut view = Self::of(&release, Some(request));
@@ -276,7 +276,7 @@ impl ReleaseView {
 }
 
 impl ReleaseView {
-    /// A request that was just deleted.
+    /// A view of a request that was just deleted.
     pub fn leaving(request: &HelmRequest) -> Self {
         let mut view = Self::of_request(request);
         view.stands(State::Deleting);
@@ -290,8 +290,7 @@ impl ReleaseView {
     }
 }
 
-/// The version of what somebody asked for: another when that changes, and not when its state does. One that was made anew under
-/// the same name has no version of the one before.
+/// An entity tag: it changes with the spec and not with the state. A recreated object of the same name has another one.
 pub(crate) fn wish<K: ResourceExt>(object: &K) -> String {
     let uid: String =
         object.uid().unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
@@ -316,8 +315,8 @@ mod tests {
 
     use super::*;
 
-    /// Version asked for, version of the release, its generation, the generation that it has looked at, what is deployed, its
-    /// state, whether it is to be suspended; and what is told.
+    /// Desired version, version of the release, its generation, its observed generation, deployed version, state, whether the request is
+    /// suspended; and the expected state.
     type Case = (i64, i64, i64, i64, i64, &'static str, bool, State);
 
     #[test]

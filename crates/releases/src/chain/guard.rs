@@ -1,9 +1,9 @@
-//! What no link of the chain may change in an object.
+//! Fields of an object that post-rendering may not change.
 
 use kube_apply::Object;
 use serde_json::Value;
 
-/// Labels and annotations that say whose an object is and what Helm does with it.
+/// Labels and annotations that identify the owner of an object and mark it as a hook.
 #[rustfmt::skip]
 const MARKS: &[(&str, &str)] = &[
     ("labels",      "app.kubernetes.io/managed-by"),
@@ -12,7 +12,7 @@ const MARKS: &[(&str, &str)] = &[
     ("annotations", "helm.sh/hook"),
 ];
 
-/// The first thing in `after` that is different from `before` and must not be.
+/// The first protected field that differs between `before` and `after`.
 pub fn trespass(before: &Object, after: &Value) -> Option<String> {
     let before = before.value();
     let fields = [

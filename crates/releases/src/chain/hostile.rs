@@ -1,4 +1,4 @@
-//! Patches and overrides that mean harm: each ends at the budget of its release, in bounded time, and names its place.
+//! Malicious patches and overrides: each ends at the release's budget in bounded time, and the error names its path.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Chain, change, idle};
 
-/// What one case may take, in a build without optimisations on a machine with other work.
+/// Time limit of one case, in a debug build on a busy machine.
 const MOST_TIME: Duration = Duration::from_secs(20);
 
-/// In a debug build all is slower, and runaway work is stopped sooner.
+/// Debug builds are slower, so runaway work is stopped sooner.
 fn limits() -> Limits {
     let steps = if cfg!(debug_assertions) { 5_000_000 } else { Limits::default().steps };
     Limits { steps, ..Limits::default() }
@@ -29,7 +29,7 @@ fn deployment(name: &str, spec: Value) -> Object {
     Object::from_value(value).unwrap()
 }
 
-/// A strategic merge patch onto the Deployment `web`: this of its pods' spec.
+/// A strategic merge patch for the Deployment `web` with these fields of its pod spec.
 fn patch(fields: &str) -> Patch {
     let text = format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web}}, spec: {{template: {{spec: {{{fields}}}}}}}}}"
@@ -37,7 +37,7 @@ fn patch(fields: &str) -> Patch {
     Patch { patch: text, target: None }
 }
 
-/// So many items of a list in YAML.
+/// A YAML list body with `count` items.
 fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).fold(String::new(), |mut text, n| {
         let _ = write!(text, "{}, ", item(n));
@@ -45,7 +45,7 @@ fn items(count: usize, item: impl Fn(usize) -> String) -> String {
     })
 }
 
-/// Why the chain was refused. It names the place, and the limit.
+/// Asserts that post-rendering is rejected with an error that names the path and the limit, within time and memory.
 fn refused(objects: Vec<Object>, chain: &Chain<'_>, place: &str) {
     let (budget, began) = (Budget::new(limits(), &Unlimited), Instant::now());
     let error = change(objects, chain, &budget).unwrap_err().to_string();
@@ -64,7 +64,7 @@ fn refused_patch(spec: Value, fields: &str) {
 fn merges_of_large_lists_end_at_the_budget() {
     let containers: Vec<Value> = (0..20_000).map(|n| json!({"name": format!("c{n:05}")})).collect();
     let named = |first: &str| items(20_000, |n| format!("{{name: {first}{n:05}}}"));
-    // Elements that are there, new ones, and ones that are deleted.
+    // Existing elements, new ones, and deleted ones.
     refused_patch(json!({"containers": containers}), &format!("containers: [{}]", named("c")));
     refused_patch(json!({}), &format!("containers: [{}]", named("d")));
     let deleted = items(20_000, |n| format!("{{name: x{n:05}, $patch: delete}}"));
@@ -118,7 +118,7 @@ fn thousands_of_role_overrides_end_at_the_budget() {
         }),
         ..RoleOverride::default()
     };
-    // One for each workload, all for one, and none for any.
+    // One for each workload, all for one workload, and none that matches.
     let each: Vec<RoleOverride> = names.iter().map(|name| role(name)).collect();
     let one: Vec<RoleOverride> = (0..50_000).map(|_| role("w0000")).collect();
     let none: Vec<RoleOverride> = (0..20_000).map(|n| role(&format!("absent-{n}"))).collect();

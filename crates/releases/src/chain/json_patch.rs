@@ -1,5 +1,5 @@
-//! JSON patches (RFC 6902) onto a manifest, bounded in memory and work: a short list of copies could otherwise make an object that
-//! fills the memory.
+//! JSON patches (RFC 6902) with bounded memory and work: without a bound, a short list of copies could build an object that fills the
+//! memory.
 
 use helm_template::budget::Budget;
 use json_patch::PatchOperation;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::size;
 
-/// How deep the values of an object may be after any operation.
+/// The maximum depth of an object after any operation.
 const DEEPEST: usize = 200;
 
-/// The object after all operations. An error says which one failed and where, never what stands there.
+/// Applies all operations. An error names the operation and its path, never a value.
 pub fn apply(object: &Value, operations: &[PatchOperation], budget: &Budget<'_>) -> Result<Value, String> {
     let mut bytes = size::bytes(object);
     size::copy(budget, bytes)?;
@@ -25,7 +25,7 @@ pub fn apply(object: &Value, operations: &[PatchOperation], budget: &Budget<'_>)
     Ok(object)
 }
 
-/// The bytes of the object after an operation, at most. All that the operation needs is counted before it is done.
+/// Charges everything that an operation needs before it is executed. Returns an upper bound of the object's size after it.
 fn grown(
     object: &Value,
     operation: &PatchOperation,
@@ -33,7 +33,7 @@ fn grown(
     budget: &Budget<'_>,
 ) -> Result<usize, String> {
     let path = operation.path();
-    // An operation follows its path, and what lies behind it in a list moves.
+    // An operation follows its path, and shifts the items behind it in a list.
     let moved = |path: &Pointer| match path.parent().and_then(|parent| find(object, parent)) {
         Some(Value::Array(items)) => items.len(),
         _ => 0,
@@ -117,7 +117,7 @@ mod tests {
         assert!(run(&json!({"k": {}}), deep.into()).is_err());
     }
 
-    /// One text of 8 MB and twelve copies came to 8 GB.
+    /// Without the limit, one text of 8 MB and twelve copies take 8 GB.
     #[test]
     fn copies_of_a_long_text_are_refused_before_they_are_made() {
         let copies =

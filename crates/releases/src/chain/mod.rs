@@ -1,13 +1,12 @@
-//! What happens to the objects of a release between rendering and applying, on every install, upgrade and rollback:
-//! role overrides, then `spec.patches`, then pause.
+//! Post-rendering: changes the rendered objects of a release on every install, upgrade and rollback. First role overrides, then
+//! `spec.patches`, then pause.
 //!
-//! Nothing is remembered: each time the chain starts from what the chart says, so that taking an override, a patch or the
-//! pause away is to render again without it.
+//! Stateless: each run starts from the chart's output, so an override, a patch or the pause is removed by rendering without it.
 //!
-//! Always true: no object becomes another one (kind, name, namespace, whose it is), and no selector changes; a patch
-//! that would is refused, and named by its place. What Helm runs as a hook is changed by patches only: a hook that is
-//! held at zero would hold up the very operation.
-//! Elsewhere: plugins, which will be the first link of the chain.
+//! Invariants: an object's kind, name, namespace and owner never change, and neither does a selector; a patch that would change one is
+//! rejected, and the error names its path. Hooks are changed by patches only: a hook scaled to zero would block its own operation.
+//!
+//! Not implemented yet: plugins, which will run first.
 
 mod guard;
 #[cfg(test)]
@@ -29,7 +28,7 @@ use kube_types::release::{Patch, RoleOverride};
 
 pub use pause::{OFFLINE, PAUSED, USE_OFFLINE};
 
-/// What is to be different from what the chart says.
+/// The changes of one release.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain<'a> {
     pub roles: &'a [RoleOverride],
@@ -37,11 +36,11 @@ pub struct Chain<'a> {
     pub paused: bool,
 }
 
-/// Why the objects cannot be changed so. It names places and objects, and repeats nothing of what stands there.
+/// Why post-rendering failed. Names paths and objects, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {why}")]
 pub struct ChainError {
-    /// `spec.patches[2]`
+    /// The path in the spec, e.g. `spec.patches[2]`.
     pub place: String,
     pub why: String,
 }
@@ -53,13 +52,13 @@ impl ChainError {
 }
 
 impl Chain<'_> {
-    /// Nothing is to be different.
+    /// Whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
         self.roles.is_empty() && self.patches.is_empty() && !self.paused
     }
 }
 
-/// The objects as they are to be applied. All of it draws on one budget.
+/// Applies all changes. All steps share one budget.
 pub fn change(
     objects: Vec<Object>,
     chain: &Chain<'_>,
@@ -75,14 +74,15 @@ pub fn change(
     Ok(pause::all(objects))
 }
 
-/// The overrides whose workload is not there. They are kept, as the chart may bring it back; who sets one wants to know.
+/// Overrides whose workload does not exist. They are kept, because a later chart version may contain it again; callers report them to the
+/// user.
 pub fn idle<'a>(objects: &[Object], roles: &'a [RoleOverride]) -> Vec<&'a RoleOverride> {
     let workloads = objects.iter().filter(|object| roles::is_workload(object));
     let workloads: HashSet<(&str, &str)> = workloads.map(|object| (object.kind(), object.name())).collect();
     roles.iter().filter(|role| !workloads.contains(&(role.kind.as_str(), role.name.as_str()))).collect()
 }
 
-/// What Helm runs at a certain moment instead of keeping it.
+/// Whether Helm runs this object as a hook.
 fn is_hook(object: &Object) -> bool {
     object.annotation("helm.sh/hook").is_some()
 }

@@ -1,7 +1,7 @@
-//! `spec.patches`: strategic merge patches and JSON patches, as kustomize and Flux spell them.
+//! `spec.patches`: strategic merge patches and JSON patches, in the syntax of kustomize and Flux.
 //!
-//! A strategic merge patch without a target is for the object that it names, which must be there; a target may match
-//! many objects or none.
+//! A strategic merge patch without a target applies to the object that it names, which must exist. A target may match any number of
+//! objects.
 
 use helm_template::budget::{Budget, VALUE_BYTES};
 use helm_template::yaml;
@@ -14,7 +14,7 @@ use super::select::Target;
 use super::strategic;
 use super::{ChainError, guard, json_patch as operations, size};
 
-/// A patch that has been read.
+/// A parsed patch.
 struct Change {
     what: What,
     target: Option<Target>,
@@ -41,10 +41,10 @@ pub fn change(
 
 impl Change {
     fn read(patch: &Patch, budget: &Budget<'_>) -> Result<Self, String> {
-        // Two bytes of YAML are a value of a list, which is made twice.
+        // Two bytes of YAML can be one value of a list, and it is copied twice.
         size::copy(budget, patch.patch.len().saturating_mul(VALUE_BYTES))?;
         let target = patch.target.as_ref().map(Target::read).transpose()?;
-        // What a parser says may quote the text; where it stands has to do.
+        // The parser's message may quote the text, so only the path is reported.
         let data = yaml::parse(patch.patch.as_bytes()).map_err(|_| "patch is no YAML".to_owned())?;
         let value = kube_apply::manifest::value(data);
         let what = match value {
@@ -95,7 +95,7 @@ impl Change {
         }
     }
 
-    /// The object after the patch; `None` if it is not to be.
+    /// The object after the patch; `None` if the patch deletes it.
     fn one(&self, object: &Object, budget: &Budget<'_>) -> Result<Option<Object>, String> {
         let of = object.id();
         let at = |why: String| format!("{of}: {why}");
@@ -114,7 +114,7 @@ impl Change {
         object.with_value(after).map(Some).map_err(|error| at(error.why))
     }
 
-    /// With a target the names in a strategic merge patch are there for its form only: they change nothing.
+    /// With a target, the names in a strategic merge patch are ignored.
     fn addressed(&self, patch: &Value) -> Value {
         let mut patch = patch.clone();
         let Value::Object(fields) = &mut patch else { return patch };
@@ -131,7 +131,7 @@ impl Change {
     }
 }
 
-/// Operations one by one, so that a wrong one can be named.
+/// Parses operations one by one, so that the error names the invalid one.
 fn read_operations(items: Vec<Value>) -> Result<Vec<PatchOperation>, String> {
     let read = |(index, item)| {
         serde_json::from_value(item).map_err(|_| {

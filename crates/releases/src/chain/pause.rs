@@ -1,17 +1,17 @@
-//! Workloads at zero, data and addresses kept.
+//! Pause: scales workloads to zero and keeps data and addresses.
 //!
-//! What is done to each kind is one row of [`RULES`]; what has no row stays as it is, so claims, Services, Ingresses,
-//! ConfigMaps and Secrets do. A stopped role is the same for one workload.
+//! [`RULES`] has one row per kind. Kinds without a row are not changed, e.g. claims, Services, Ingresses, ConfigMaps and Secrets. A
+//! stopped role uses the same rules for one workload.
 
 use kube_apply::Object;
 use serde_json::{Map, Value, json};
 
 use super::is_hook;
 
-/// The label that a paused `DaemonSet` wants of a node, and that no node has.
+/// The node label that a paused `DaemonSet` selects. No node has it.
 pub const PAUSED: &str = "longshore.dev/paused";
-/// A `StatefulSet` with this annotation set to `true` keeps its replicas, and its vendor's controller takes the pods
-/// offline, identity and all, because of [`OFFLINE`].
+/// A `StatefulSet` with this annotation set to `true` keeps its replicas. Its vendor's controller takes the pods offline and keeps their
+/// identity, because of [`OFFLINE`].
 pub const USE_OFFLINE: &str = "Transwarp_Walm_Use_Pod_Offline";
 pub const OFFLINE: &str = "offline-pod.transwarp.io/all-ordinals";
 
@@ -19,21 +19,21 @@ pub const OFFLINE: &str = "offline-pod.transwarp.io/all-ordinals";
 enum Rule {
     /// `spec.replicas: 0`
     NoReplicas,
-    /// The same, unless it is taken offline by its vendor's controller.
+    /// Like `NoReplicas`, unless the vendor's controller takes its pods offline.
     NoReplicasOrOffline,
     /// A node selector that matches nothing.
     NoNode,
-    /// `spec.suspend: true`. A `Job` that has ended stays as it is; one that runs ends its pods and begins anew.
+    /// `spec.suspend: true`. A finished `Job` is unaffected; a running one terminates its pods and restarts later.
     Suspended,
-    /// Asks its own controller to hold the target at zero.
+    /// The annotation that makes KEDA hold the target at zero.
     HeldAtZero,
-    /// It is left out, and comes back with the next rendering: it cannot be at zero, or would scale up what is.
+    /// Omitted until the release is resumed: it cannot be scaled to zero, or it would scale up its target.
     Absent,
 }
 
 use Rule::*;
 
-/// What is done to a kind: group, kind, rule.
+/// Group, kind and rule.
 #[rustfmt::skip]
 const RULES: &[(&str, &str, Rule)] = &[
     ("apps",        "Deployment",              NoReplicas),
@@ -51,7 +51,7 @@ const RULES: &[(&str, &str, Rule)] = &[
     ("keda.sh",     "ScaledObject",            HeldAtZero),
 ];
 
-/// All objects, with what runs at zero.
+/// Pauses all objects except hooks.
 pub fn all(objects: Vec<Object>) -> Vec<Object> {
     objects
         .into_iter()
@@ -59,7 +59,7 @@ pub fn all(objects: Vec<Object>) -> Vec<Object> {
         .collect()
 }
 
-/// An object at zero; `None` if that means that it is not there.
+/// Pauses one object; `None` if it is omitted.
 pub fn one(object: Object) -> Option<Object> {
     let Some(rule) = rule(&object) else { return Some(object) };
     if rule == Absent {
@@ -70,15 +70,15 @@ pub fn one(object: Object) -> Option<Object> {
     Some(object.with_value(value).expect("an object is still one when a field of its spec is set"))
 }
 
-/// It makes pods, and can be held at zero.
+/// Whether the object creates pods and can be scaled to zero.
 pub fn is_workload(object: &Object) -> bool {
     rule(object).is_some() && !matches!(object.kind(), "HorizontalPodAutoscaler" | "ScaledObject")
 }
 
-/// It would scale up the workload that `kind` and `name` say.
+/// Whether the object autoscales this workload.
 pub fn scales(object: &Object, kind: &str, name: &str) -> bool {
     let target = &object.value()["spec"]["scaleTargetRef"];
-    // KEDA takes a Deployment where nothing is said.
+    // KEDA's default is a Deployment.
     let targets = target["kind"].as_str().unwrap_or("Deployment");
     matches!(rule(object), Some(Absent | HeldAtZero)) && target["name"] == name && targets == kind
 }
@@ -102,7 +102,7 @@ fn apply(rule: Rule, object: &mut Value) {
     }
 }
 
-/// Sets a field. What is in the way and is no map is not an object's, and gives way.
+/// Sets a field. A value on the path that is not a map is replaced by one.
 pub(super) fn set(object: &mut Value, path: &[&str], value: Value) {
     let mut place = object;
     for key in path {

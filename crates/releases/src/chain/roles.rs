@@ -1,4 +1,4 @@
-//! What is different for one workload of a release: how many, how large, or none at all.
+//! Role overrides: replicas, resources or a stop for one workload of a release.
 
 use domain::quantity::Quantity;
 use helm_template::budget::Budget;
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::{ChainError, is_hook, pause, size};
 
-/// Kinds that have a number of replicas.
+/// Kinds with `spec.replicas`.
 const REPLICATED: &[&str] = &["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
 
-/// Whether overrides can be for this object.
+/// Whether overrides can apply to this object.
 pub fn is_workload(object: &Object) -> bool {
     pause::is_workload(object) && !is_hook(object)
 }
 
-/// The override speaks of this object.
+/// Whether the override applies to this object.
 fn is_meant(role: &RoleOverride, object: &Object) -> bool {
     role.kind == object.kind() && role.name == object.name() && is_workload(object)
 }
@@ -47,7 +47,7 @@ pub fn change(
     Ok(objects)
 }
 
-/// What is wrong with an override, whatever it is for.
+/// Validates an override regardless of its target.
 fn check(role: &RoleOverride) -> Result<(), String> {
     if role.replicas.is_some() && !REPLICATED.contains(&role.kind.as_str()) {
         return Err(format!("a {} has no replicas", role.kind));
@@ -80,7 +80,7 @@ fn resized(role: &RoleOverride, object: Object) -> Result<Object, String> {
     object.with_value(value).map_err(|error| error.why)
 }
 
-/// The container whose size changes: the one that is named, or else the first.
+/// The container to resize: the named one, else the first.
 fn container<'a>(role: &RoleOverride, object: &'a mut Value) -> Result<&'a mut Value, String> {
     let template = match role.kind.as_str() {
         "Pod" => "",

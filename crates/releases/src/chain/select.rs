@@ -1,5 +1,4 @@
-//! Which objects a patch is for, as kustomize spells it: anchored patterns for what they are called, and selectors for
-//! labels and annotations.
+//! Target selectors of patches, as in kustomize: anchored patterns for names, selectors for labels and annotations.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +8,10 @@ use kube_types::release::Selector;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// How large a pattern may become.
+/// The size limit of a compiled pattern.
 const PATTERN_BYTES: usize = 64 << 10;
 
-/// A selector that has been read.
+/// A parsed selector.
 pub struct Target {
     group: Option<Regex>,
     version: Option<Regex>,
@@ -70,7 +69,7 @@ fn expressions(field: &str, text: Option<&str>) -> Result<Labels, String> {
     labels(text.unwrap_or_default()).ok_or_else(|| format!("target.{field} is no selector"))
 }
 
-/// `app=web,tier in (a,b),!old`; nothing if it is no selector.
+/// Parses a label selector such as `app=web,tier in (a,b),!old`. `None` if it is invalid.
 pub(crate) fn labels(text: &str) -> Option<Labels> {
     let mut labels = Labels::default();
     for term in terms(text) {
@@ -79,7 +78,7 @@ pub(crate) fn labels(text: &str) -> Option<Labels> {
     Some(labels)
 }
 
-/// The terms between commas that are not in parentheses; none of an empty text.
+/// Splits at commas outside parentheses. An empty text has no terms.
 fn terms(text: &str) -> Vec<&str> {
     let mut inside = false;
     let split = text.split(move |c: char| {

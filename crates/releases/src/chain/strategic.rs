@@ -1,8 +1,7 @@
-//! Strategic merge patches onto a manifest: maps are merged, lists too where their kind has a key for it, null removes.
+//! Strategic merge patches: maps are merged, lists are merged if their kind has a merge key, null removes.
 //!
-//! `$patch: replace` and `$patch: delete` work in maps and in elements of lists, `$retainKeys` and
-//! `$deleteFromPrimitiveList` as in Kubernetes. New elements come last, as the API server puts them. The order of elements
-//! (`$setElementOrder`) is what only tools write, and is refused.
+//! `$patch: replace` and `$patch: delete` work in maps and in list elements, `$retainKeys` and `$deleteFromPrimitiveList` as in
+//! Kubernetes. New elements are appended, as by the API server. `$setElementOrder`, which only tools write, is rejected.
 
 use helm_template::budget::{Budget, VALUE_BYTES};
 use kube_apply::merge::keys::{How, Place};
@@ -16,12 +15,12 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
 type Fields = Map<String, Value>;
 
-/// The patch says that the object is not to be.
+/// Whether the patch deletes the object.
 pub fn deletes(patch: &Value) -> bool {
     patch[DIRECTIVE] == "delete"
 }
 
-/// The object after the patch. How lists are merged is what the object's kind says. An error says where, never what.
+/// Applies a patch. The object's kind determines how lists are merged. An error names the path, never a value.
 pub fn apply(object: &Value, patch: &Value, budget: &Budget<'_>) -> Result<Value, String> {
     let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
         return Err("a strategic merge patch is a map".to_owned());
@@ -31,14 +30,14 @@ pub fn apply(object: &Value, patch: &Value, budget: &Budget<'_>) -> Result<Value
     merge.map(fields.clone(), patch, Place::of(object), "").map(Value::Object)
 }
 
-/// A merge that counts its copies and comparisons.
+/// A merge that charges its copies and comparisons to a budget.
 #[derive(Clone, Copy)]
 struct Merge<'b> {
     budget: &'b Budget<'b>,
 }
 
 impl Merge<'_> {
-    /// `at` is how the place is called in an error.
+    /// `at` is the path for errors.
     fn map(self, mut below: Fields, patch: &Fields, place: Place<'_>, at: &str) -> Result<Fields, String> {
         match patch.get(DIRECTIVE).map(Value::as_str) {
             None | Some(Some("merge")) => {}
@@ -90,7 +89,7 @@ impl Merge<'_> {
             (_, Value::Null) => return Ok(None),
             (_, change) if place.how == How::Replace => self.plain_value(change)?,
             (Some(Value::Object(below)), Value::Object(patch)) => self.map(below, patch, place, at)?.into(),
-            // What is not there yet is merged with nothing, so that directives do not end up in it.
+            // A new map is merged into an empty one, so that its directives are removed.
             (_, Value::Object(patch)) => self.map(Fields::new(), patch, place, at)?.into(),
             (Some(Value::Array(before)), Value::Array(patch)) => self.list(before, patch, place, at)?.into(),
             (_, Value::Array(patch)) => self.list(Vec::new(), patch, place, at)?.into(),
@@ -109,7 +108,7 @@ impl Merge<'_> {
         at: &str,
     ) -> Result<Vec<Value>, String> {
         match place.how {
-            // Fields of others go only where the patch says `$retainKeys`.
+            // Other fields are removed only by `$retainKeys` in the patch.
             How::By(by) | How::ByRetaining(by) => self.elements(before, patch, by, place, at),
             How::Set => {
                 let mut items = before;
@@ -170,7 +169,7 @@ impl Merge<'_> {
         Ok(items)
     }
 
-    /// What a patch adds, without directives and nulls.
+    /// Copies a map of the patch without directives and nulls.
     fn plain(self, patch: &Fields) -> Result<Fields, String> {
         let kept = patch.iter().filter(|(key, value)| !key.starts_with('$') && !value.is_null());
         kept.map(|(key, value)| {
@@ -212,7 +211,7 @@ mod tests {
         object
     }
 
-    /// Fields besides what every object has.
+    /// The merged fields except `apiVersion` and `kind`.
     fn deployment(before: &Value, patch: &Value) -> Result<Value, String> {
         let mut after = apply(&of("apps/v1", "Deployment", before), patch, &Budget::default())?;
         let fields = after.as_object_mut().unwrap();

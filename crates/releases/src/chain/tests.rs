@@ -1,4 +1,4 @@
-//! The chain as a whole, and its laws.
+//! Post-rendering as a whole, and its properties.
 
 use kube_types::release::parts::RoleResources;
 use proptest::prelude::*;
@@ -110,7 +110,7 @@ fn an_override_that_cannot_be_is_named() {
         ..role("DaemonSet", "web")
     };
     assert_eq!(wrong(container), "spec.roles[0]: DaemonSet/web has no container x");
-    // A workload that is not there may come back.
+    // An override without a workload is valid: the workload may return.
     let absent = [role("DaemonSet", "other")];
     assert_eq!(idle(&web(), &absent), absent.iter().collect::<Vec<_>>());
     assert!(change(web(), &Chain { roles: &absent, ..Chain::default() }, &Budget::default()).is_ok());
@@ -281,7 +281,7 @@ proptest! {
         }
     }
 
-    /// A JSON patch that appends to a list is no law's friend; everything else can be done twice.
+    /// Post-rendering is idempotent, except for JSON patches that append to a list.
     #[test]
     fn twice_is_once(objects in any_objects(), roles in any_roles(), patches in any_patches(), paused: bool) {
         let chain = Chain { roles: &roles, patches: &patches, paused };

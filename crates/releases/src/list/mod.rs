@@ -1,9 +1,14 @@
-//! Lists of releases, from memory: those that were asked for, those that were written by hand, and those that the helm command
-//! line made.
+//! Index of releases for lists, in memory: requested ones, hand-written ones, and those of the `helm` command.
 //!
-//! Fed by watches of requests, of releases and of the metadata of Helm's records; a record itself is read only for the chart of
-//! one that nobody else tells of. Modules in reading order: what is told of one ([`row`]), in which order and from where
-//! ([`order`]), which are meant ([`query`]), and all of them ([`table`]).
+//! Fed by watches of requests, of releases and of the metadata of Helm's records. A record itself is read only for the chart of a release
+//! that has no `HelmRelease` and no request.
+//!
+//! Modules:
+//!
+//! * [`row`]: one release in a list.
+//! * [`order`]: sort orders and cursors.
+//! * [`query`]: filters and options of a list.
+//! * [`table`]: all rows in every order.
 
 pub mod order;
 pub mod query;
@@ -40,28 +45,28 @@ pub use row::Row;
 pub use table::Page;
 use table::Table;
 
-/// The list, for as long as somebody has it.
+/// The index. Its task ends when it is dropped.
 pub(crate) struct List {
     table: Arc<Table>,
     _following: TaskHandle,
 }
 
-/// What rows are made of.
+/// The caches from which rows are built.
 struct Sources {
     requests: Feed<HelmRequest>,
     releases: Feed<HelmRelease>,
     records: Records,
-    /// The charts of those that only Helm's records tell of, at a revision.
+    /// The charts of releases that exist only in Helm records, with their revision.
     charts: Mutex<HashMap<Key, (i64, ChartView)>>,
-    /// Whose chart is still to be read.
+    /// Releases whose chart has to be read from the record.
     unread: mpsc::UnboundedSender<(Key, i64)>,
 }
 
-/// So many records are read at once for their charts.
+/// Maximum number of concurrent reads of records.
 const READING: usize = 4;
 
 impl List {
-    /// The feeds have told all that there is. `storage` gives the records of a namespace.
+    /// Starts the index. The caches must be synced. `storage` returns the Helm storage of a namespace.
     pub fn start(
         requests: &Feed<HelmRequest>,
         releases: &Feed<HelmRelease>,
@@ -99,13 +104,13 @@ impl List {
         Self { table, _following: runtime().spawn("release-index", "", start) }
     }
 
-    /// Changes whenever anything is heard of any release.
+    /// A counter that changes with every event of any release.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.table.changes()
     }
 }
 
-/// The releases that changed.
+/// A stream of the keys of changed releases.
 type Changed = stream::SelectAll<BoxStream<'static, Option<Key>>>;
 
 fn changed(
@@ -122,8 +127,8 @@ fn changed(
     ])
 }
 
-/// Enters every release that changes. One that cannot be entered keeps no other out; the subscription outlives a restart, so that no
-/// deletion is missed.
+/// Updates the row of every changed release. A panic for one row does not affect others. The subscription survives a restart of this
+/// task, so that no deletion is missed.
 async fn follow(table: Arc<Table>, sources: Arc<Sources>, changed: Arc<AsyncMutex<Changed>>) {
     let mut changed = changed.lock().await;
     while let Some(key) = changed.next().await {
@@ -156,14 +161,14 @@ impl Sources {
         };
         let known = self.charts.lock().get(key).filter(|known| known.0 == newest.revision).cloned();
         if known.is_none() {
-            // Whoever receives it lives as long as the list.
+            // The receiver lives as long as the index.
             let _ = self.unread.send((key.clone(), newest.revision));
         }
         let chart = known.map(|(_, chart)| chart).unwrap_or_default();
         Some(Row { chart, ..Row::of_record(key, &newest) })
     }
 
-    /// Reads which chart a revision has. One that cannot be read is read again when it changes.
+    /// Reads the chart of a revision from its record. After a failure it is read again with the next change.
     async fn read(&self, storage: &Storage, key: Key, revision: i64) -> Option<Key> {
         let stored = storage.get(&key.name, revision).await.ok().flatten()?;
         let chart = ChartView::of_record(&stored.record);
@@ -173,7 +178,7 @@ impl Sources {
 }
 
 impl Releases {
-    /// The releases that they may see. A workspace or a namespace that is not theirs is refused.
+    /// Lists the releases that the actor may see. A workspace or namespace of others is rejected.
     pub fn list(&self, actor: &Actor, query: &Query) -> Result<Page, Error> {
         let people = &self.parts().people;
         let reads = |workspace: &domain::ids::WorkspaceName| {
@@ -190,7 +195,7 @@ impl Releases {
         let mut known: HashMap<String, bool> = HashMap::new();
         Ok(self.parts().list.table.page(query, |row| {
             let namespace: &str = &row.key.namespace;
-            // What a former workspace of the namespace left behind is not the new owner's.
+            // Leftovers of a former workspace do not belong to the new owner.
             if let Some((workspace, metadata)) = row.request.as_deref()
                 && !people::is_of_owner(&**people, namespace, workspace, metadata)
             {

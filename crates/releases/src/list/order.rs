@@ -1,7 +1,7 @@
-//! The orders that a list can have, and where a page of it ends.
+//! Sort orders of lists, and page cursors.
 //!
-//! Always true: no two releases are at the same place in any order, so that whoever goes on from a place misses none and sees
-//! none twice, whatever comes and goes meanwhile.
+//! Invariant: every order is total. A client that continues from a cursor misses none and sees none twice, whatever is added or removed
+//! in between.
 
 use std::cmp::Ordering;
 
@@ -38,7 +38,7 @@ impl Sort {
         }
     }
 
-    /// Of two releases, which comes first.
+    /// Compares two releases.
     pub(super) fn order(self, one: &Row, other: &Row) -> Ordering {
         self.compare(&Spot::of(one), &Spot::of(other))
     }
@@ -56,7 +56,7 @@ impl Sort {
     }
 }
 
-/// What of a release its place in any order depends on.
+/// The sort keys of a release.
 struct Spot<'a> {
     namespace: &'a str,
     name: &'a str,
@@ -79,7 +79,7 @@ impl<'a> Spot<'a> {
     }
 }
 
-/// Where a page ended: its last release, as it was then.
+/// The end of a page: the sort keys of its last release at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     #[serde(rename = "o")]
@@ -99,7 +99,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// After this one, in that order.
+    /// A cursor after this row in this order.
     pub fn after(row: &Row, sort: Sort, descending: bool) -> Self {
         let text = match sort {
             Sort::State => row.state,
@@ -117,7 +117,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a release comes after it. Nobody goes on in another order than they began with.
+    /// Whether a row comes after the cursor. The order must be the one that the cursor was created for.
     pub(super) fn precedes(&self, row: &Row, sort: Sort, descending: bool) -> bool {
         let spot = Spot {
             namespace: &self.namespace,
@@ -135,7 +135,7 @@ impl Cursor {
         self.order == order(sort, descending)
     }
 
-    /// For whoever asks for the next page.
+    /// The opaque text for the client.
     pub fn text(&self) -> String {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).expect("a cursor is texts and numbers"))
     }

@@ -1,4 +1,4 @@
-//! Which releases somebody wants to see, and in which order.
+//! Queries of release lists: filters, sort order and page.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::order::{Cursor, Sort};
 use super::row::Row;
 use crate::acts::Error;
 
-/// How many are on a page unless somebody says otherwise, and at most.
+/// The default and the maximum page size.
 pub const USUAL: usize = 100;
 pub const MOST: usize = 500;
 
@@ -17,26 +17,26 @@ pub const MOST: usize = 500;
 pub struct Query {
     pub workspace: Option<String>,
     pub namespace: Option<String>,
-    /// What the name, the namespace or the chart contains.
+    /// Substring of the name, the namespace or the chart.
     pub text: Option<String>,
-    /// Empty: whatever it is.
+    /// Empty means any status.
     pub statuses: BTreeSet<Family>,
     pub labels: Selector,
     pub fields: Vec<Field>,
     pub sort: Sort,
     pub descending: bool,
     pub from: From,
-    /// How many; 0: the usual number.
+    /// The page size; 0 means the default.
     pub limit: usize,
     pub facets: BTreeSet<Facet>,
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone, Debug)]
 pub enum From {
-    /// At this rank among those that fit.
+    /// An offset among the matching releases.
     Rank(usize),
-    /// Where another page ended.
+    /// The cursor of the previous page.
     Cursor(Cursor),
 }
 
@@ -46,7 +46,7 @@ impl Default for From {
     }
 }
 
-/// `name=value`, or `name!=value`.
+/// A field selector: `name=value` or `name!=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     name: FieldName,
@@ -79,7 +79,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What a field selector can name.
+    /// Fields of a field selector.
     FieldName {
         Name = "name",
         Namespace = "namespace",
@@ -93,7 +93,7 @@ words! {
 }
 
 words! {
-    /// What can be counted over all that fit.
+    /// Facets that are counted over all matching releases.
     Facet {
         Status = "status",
         State = "state",
@@ -103,7 +103,7 @@ words! {
 }
 
 impl Facet {
-    /// What a release counts as.
+    /// The value of a row for this facet.
     pub(super) fn of(self, row: &Row) -> &str {
         match self {
             Self::Status => row.status.as_str(),
@@ -113,20 +113,20 @@ impl Facet {
         }
     }
 
-    /// `status,chart`
+    /// Parses a list such as `status,chart`.
     pub fn read_all(text: &str) -> Result<BTreeSet<Self>, Error> {
         let read = |word| Self::read(word).ok_or_else(|| unknown("facets", word, Self::ALL, Self::as_str));
         parts(text).map(read).collect()
     }
 }
 
-/// `bad,attention`
+/// Parses a list such as `bad,attention`.
 pub fn statuses(text: &str) -> Result<BTreeSet<Family>, Error> {
     let read = |word| Family::read(word).ok_or_else(|| unknown("status", word, &Family::ALL, Family::as_str));
     parts(text).map(read).collect()
 }
 
-/// `-updated`: the order, and whether the last comes first.
+/// Parses a sort order such as `-updated`: the key, and whether it is descending.
 pub fn sort(text: &str) -> Result<(Sort, bool), Error> {
     let (word, descending) = match text.strip_prefix('-') {
         Some(word) => (word, true),
@@ -137,13 +137,13 @@ pub fn sort(text: &str) -> Result<(Sort, bool), Error> {
     Ok((known, descending))
 }
 
-/// A selector of labels, as kubectl takes it.
+/// Parses a label selector in the syntax of kubectl.
 pub fn labels(text: &str) -> Result<Selector, Error> {
     let read = crate::chain::select::labels(text);
     read.ok_or_else(|| Error::Invalid("`label` is no selector of labels".to_owned()))
 }
 
-/// `chart=web,state!=active`
+/// Parses field selectors such as `chart=web,state!=active`.
 pub fn fields(text: &str) -> Result<Vec<Field>, Error> {
     let read = |term: &str| {
         let split = term.split_once("!=").map(|(name, value)| (name, false, value));
@@ -170,7 +170,7 @@ fn unknown<T: Copy>(place: &str, word: &str, known: &[T], as_str: fn(T) -> &'sta
 }
 
 impl Query {
-    /// Whether a release fits all that is asked for, but for its status and who may see it.
+    /// Whether a row matches all filters except status and visibility.
     pub(super) fn fits(&self, row: &Row) -> bool {
         self.namespace.as_deref().is_none_or(|wanted| *row.key.namespace == *wanted)
             && self.text.as_deref().is_none_or(|text| {

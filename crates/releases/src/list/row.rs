@@ -1,4 +1,4 @@
-//! What a list says of one release.
+//! One release in a list.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::acts::view::{ChartView, MadeBy, state, state_of_request, wish};
 use crate::key::Key;
 use crate::records::Newest;
 
-/// How long a message in a list may be, in characters.
+/// The maximum length of a message in a list, in characters.
 const MESSAGE: usize = 160;
 
 /// One release in a list.
@@ -23,32 +23,32 @@ const MESSAGE: usize = 160;
 pub struct Row {
     pub key: Key,
     pub made_by: MadeBy,
-    /// The version of the wish, for `If-Match`.
+    /// The entity tag of the spec, for `If-Match`.
     pub v: String,
     pub status: Family,
-    /// A word of `domain::release::State`, or of Helm's where the platform does not look after it.
+    /// A `domain::release::State`, or Helm's status for releases that the platform does not manage.
     pub state: &'static str,
     pub message: String,
     pub chart: ChartView,
-    /// What was asked for last.
+    /// The desired version.
     pub version: i64,
-    /// Helm's.
+    /// The Helm revision.
     pub revision: i64,
     pub objects: i64,
     pub ready: i64,
     pub updated: Option<Timestamp>,
-    /// Whoever asked last.
+    /// The user of the last change.
     pub by: String,
-    /// What stands beside the state.
+    /// Flags besides the state: `drift`, `changed-outside`, `stalled`, `helm`.
     pub facts: Vec<&'static str>,
     pub paused: bool,
     pub labels: BTreeMap<String, String>,
-    /// The workspace and the metadata of a request that has no release yet.
+    /// The workspace and metadata of a request without a release.
     pub(crate) request: Option<Box<(String, ObjectMeta)>>,
 }
 
 impl Row {
-    /// A release as it stands, with the request that it belongs to.
+    /// The row of a release and its request.
     pub fn of(key: &Key, release: &HelmRelease, request: Option<&HelmRequest>) -> Self {
         let status = release.status.as_ref();
         let state = state(release, request);
@@ -79,7 +79,7 @@ impl Row {
         }
     }
 
-    /// One that was asked for and has no release yet.
+    /// The row of a request without a release.
     pub fn of_request(key: &Key, request: &HelmRequest) -> Self {
         let release = crate::requests::wanted::release(request);
         let mut row = Self::of(key, &release, Some(request));
@@ -92,7 +92,7 @@ impl Row {
         row
     }
 
-    /// One that only Helm's records tell of. Which chart it has is not in their labels.
+    /// The row of a release that exists only in Helm's records. Their labels do not contain the chart.
     pub(crate) fn of_record(key: &Key, newest: &Newest) -> Self {
         Self {
             key: key.clone(),
@@ -116,13 +116,13 @@ impl Row {
     }
 }
 
-/// The chart that is wished for, for as long as it is not known which one that is.
+/// The chart that the spec names, until it is resolved.
 fn wished(spec: &HelmReleaseSpec) -> ChartView {
     let HelmReleaseSpec { chart_name, chart_version, .. } = spec;
     ChartView { name: chart_name.clone(), version: chart_version.clone(), ..ChartView::default() }
 }
 
-/// What Helm's word for a revision comes to.
+/// The category of a Helm status.
 pub(crate) fn family(status: Status) -> Family {
     match status {
         Status::Deployed => Family::Good,

@@ -1,4 +1,4 @@
-//! All releases in every order that a list can have, kept so while they change: a page costs one walk and no sorting.
+//! All rows in every sort order, updated incrementally: a page costs one scan and no sorting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::query::{From, MOST, Query, USUAL};
 use super::row::Row;
 use crate::key::Key;
 
-/// How many values of a facet are told.
+/// The maximum number of values per facet.
 const VALUES: usize = 100;
 
 #[derive(Default)]
@@ -24,28 +24,28 @@ pub(crate) struct Table {
 struct Inner {
     rows: HashMap<Key, Arc<Row>>,
     orders: [Vec<Arc<Row>>; Sort::ALL.len()],
-    /// How often something changed.
+    /// The number of changes.
     changes: u64,
 }
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page {
     pub rows: Vec<Arc<Row>>,
-    /// All that fit, on this page or not.
+    /// The number of matching rows on all pages.
     pub total: usize,
-    /// The rank of the first.
+    /// The offset of the first row.
     pub at: usize,
-    /// Where the next page begins; none: this was the last.
+    /// The start of the next page; `None` on the last page.
     pub next: Option<Cursor>,
-    /// How many there are of each, by what was asked to be counted.
+    /// Counts per value of each requested facet.
     pub facets: BTreeMap<&'static str, BTreeMap<String, usize>>,
-    /// Grows with each change of any release.
+    /// A counter that grows with each change of any release.
     pub seq: u64,
 }
 
 impl Table {
-    /// Enters how a release stands; nothing: it is gone.
+    /// Sets or removes the row of a release.
     pub fn put(&self, key: &Key, row: Option<Row>) {
         let mut inner = self.inner.write();
         let inner = &mut *inner;
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Something was heard of a release, whether the list shows it or not.
+    /// Notifies subscribers of an event, whether or not a row changed.
     pub fn tell(&self) {
         self.heard.send_modify(|heard| *heard = heard.wrapping_add(1));
     }
@@ -78,7 +78,7 @@ impl Table {
         self.heard.subscribe()
     }
 
-    /// The part that is asked for. `may_see` says of a row whether it may be shown.
+    /// Returns one page. `may_see` decides on the visibility of a row.
     pub fn page(&self, query: &Query, may_see: impl FnMut(&Row) -> bool) -> Page {
         let inner = self.inner.read();
         let order = &inner.orders[query.sort as usize];
@@ -91,13 +91,13 @@ impl Table {
     }
 }
 
-/// One walk over all releases.
+/// One scan over all rows.
 struct Walk<'a, F> {
     query: &'a Query,
     may_see: F,
     limit: usize,
     rows: Vec<Arc<Row>>,
-    /// How many fitted so far.
+    /// Matching rows so far.
     total: usize,
     at: Option<usize>,
     counts: Vec<HashMap<&'a str, usize>>,
@@ -116,7 +116,7 @@ impl<'a, F: FnMut(&Row) -> bool> Walk<'a, F> {
         }
         let has_status = self.query.has_status(row);
         for (facet, counts) in self.query.facets.iter().zip(&mut self.counts) {
-            // Of each status it is told how many there would be if that one were asked for.
+            // The status facet ignores the status filter, so that it shows what each status would match.
             if has_status || *facet == super::query::Facet::Status {
                 let count = counts.entry(facet.of(row)).or_default();
                 *count = count.saturating_add(1);

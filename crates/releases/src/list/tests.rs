@@ -1,4 +1,4 @@
-//! Laws of lists.
+//! Properties of lists.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn enter(table: &Table, row: Row) {
     table.put(&row.key.clone(), Some(row));
 }
 
-/// Some of few names, so that the same are changed again and again.
+/// Rows with few distinct names, so that the same rows change repeatedly.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let one = ("[ab]", "[a-h]", 1..6i64, 0..9u8)
         .prop_map(|(namespace, name, revision, chart)| row(&namespace, &name, revision, chart));
@@ -40,13 +40,13 @@ fn orders() -> impl Strategy<Value = (Sort, bool)> {
 }
 
 proptest! {
-    /// What stays as it is is seen exactly once, whatever others do meanwhile.
+    /// Rows that stay are visited exactly once, whatever else changes.
     #[test]
     fn paging_visits_each_exactly_once_under_change(
         stay in rows(), come in rows(), (sort, descending) in orders(), limit in 1..7usize,
     ) {
         let table = Table::default();
-        // Those that stay are in a namespace of their own.
+        // Rows that stay have their own namespace.
         let stay: Vec<Row> = stay.into_iter().map(|row| Row { key: Key::new("stay", &row.key.name), ..row }).collect();
         for row in &stay {
             enter(&table, row.clone());
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(unique, expected);
     }
 
-    /// The orders that are kept are those that sorting would give, and a window by rank is a part of them.
+    /// The maintained orders equal sorted ones, and a page by offset is a slice of them.
     #[test]
     fn what_is_kept_is_sorted(rows in rows(), (sort, descending) in orders(), at in 0..20usize) {
         let table = Table::default();
@@ -112,7 +112,7 @@ fn what_may_not_be_seen_is_not_counted_either() {
     let page = table.page(&query, |row| &*row.key.namespace == "ours");
     assert_eq!(page.rows.iter().map(|row| &*row.key.name).collect::<Vec<_>>(), ["b"]);
     assert_eq!(page.total, 1);
-    // Of each status how many there would be; of the rest how many there are.
+    // The status facet ignores the status filter; the others respect it.
     assert_eq!(
         serde_json::to_string(&page.facets).unwrap(),
         r#"{"chart":{"chart-1":1},"namespace":{"ours":1},"status":{"bad":1,"good":2}}"#
@@ -164,7 +164,7 @@ fn selectors_choose_and_nonsense_is_named() {
     }
 }
 
-/// Ten thousand releases: what a page costs, told by `--nocapture`. Without optimisation it takes some ten times as long.
+/// A page over ten thousand releases; `--nocapture` prints the time. A debug build takes about ten times as long.
 #[test]
 fn a_page_of_ten_thousand_takes_no_sorting() {
     let table = Table::default();

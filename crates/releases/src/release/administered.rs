@@ -1,10 +1,10 @@
-//! The objects of a release that an administrator of the platform wrote (`asAdministrator`).
+//! Objects of a release that were written with the rights of a platform administrator (`asAdministrator`).
 //!
-//! They are those that the release's own identity is refused, and are listed in `HelmRelease.status.administered`, which tenants
-//! cannot write. An operation with the option writes them as the administrator. Every other operation leaves them alone: it
-//! neither writes, corrects, removes nor waits for them, and a revision that it makes does not contain them.
+//! These are the objects that the release's own identity may not write. They are listed in `HelmRelease.status.administered`, which
+//! tenants cannot write. An operation with the option writes them as the administrator. Every other operation skips them: it neither
+//! writes, corrects, removes nor waits for them, and the revision that it creates does not contain them.
 //!
-//! Invariant: a trusted Helm record contains such an object only if an administrator stated its content.
+//! Invariant: a trusted Helm record contains such an object only if an administrator provided its content.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(crate) fn entries_of(release: &HelmRelease) -> &[InventoryEntry] {
     release.status.as_ref().map(|status| status.administered.as_slice()).unwrap_or_default()
 }
 
-/// The reserved objects of an operation: written as the administrator of the identity, left alone where it has none.
+/// The reserved objects of an operation: written as the administrator of the identity, or skipped if it has none.
 pub(crate) fn reserved(clients: &Clients, identity: &Identity, release: Option<&HelmRelease>) -> Reserved {
     let ids = release.map(entries_of).unwrap_or_default().iter().map(id);
     match &identity.administrator {
@@ -53,8 +53,9 @@ pub(crate) fn id(entry: &InventoryEntry) -> Id {
 }
 
 impl Controller {
-    /// Removes the listed objects that the deployed revision no longer has, and returns the new list: the objects of the revision,
-    /// hooks that did not run included, and what could not be removed. Nothing without the option, which leaves the list as it is.
+    /// Removes listed objects that are not in the deployed revision, and returns the new list: the objects of the revision, including
+    /// hooks that did not run, and the objects that could not be removed. Returns `None` without the option; the list then stays as it
+    /// is.
     pub(super) async fn settle_administered(
         &self,
         pass: &Pass<'_>,
@@ -68,12 +69,12 @@ impl Controller {
         let stale: Vec<InventoryEntry> =
             listed.iter().filter(|entry| !current.contains(&id(entry))).cloned().collect();
         if let Err(error) = self.remove_administered(pass, administrator, &stale).await {
-            // They stay listed, for the next operation with the option.
+            // They stay listed until the next operation with the option.
             tracing::warn!(release = %pass.key, %error, "cannot remove former objects of an administrator");
         }
         let mut gone = Vec::new();
         for entry in &stale {
-            // One that cannot be read now may be there.
+            // An object that cannot be read may still exist.
             let is_gone = match self.object(entry) {
                 Some(object) => live(&target, &[object])
                     .await
@@ -85,7 +86,7 @@ impl Controller {
         Some(listed.iter().filter(|entry| !gone.contains(entry)).cloned().collect())
     }
 
-    /// Removes listed objects as an administrator; those of another release stay.
+    /// Removes listed objects as an administrator, except those that another release owns.
     pub(super) async fn remove_administered(
         &self,
         pass: &Pass<'_>,
@@ -103,7 +104,7 @@ impl Controller {
         })
     }
 
-    /// Every object of a record, hooks included; nothing where it cannot be worked on.
+    /// Every object of a record, including hooks. `None` if the pool cannot parse it.
     async fn contents(&self, target: &Target, record: &Record) -> Option<BTreeSet<Id>> {
         let hooks = record.hooks.iter().map(|hook| hook.manifest.clone());
         let texts: Vec<String> = hooks.chain([record.manifest.clone()]).collect();
@@ -120,7 +121,7 @@ impl Controller {
         Target::new(client, self.helm.discovery.clone(), &*pass.key.namespace)
     }
 
-    /// An event that names the objects that stay after an uninstallation without the option.
+    /// Writes an event that names the objects left behind by an uninstallation without the option.
     pub(super) async fn report_left_behind(&self, pass: &Pass<'_>) {
         let left: Vec<LeftBehind> = entries_of(&pass.release).iter().map(of_administrator).collect();
         if left.is_empty() {
@@ -128,7 +129,7 @@ impl Controller {
         }
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
         let note = format!("left behind: {}", left.join(", "));
-        // The event goes with the namespace, if that is being deleted.
+        // Also logged: the event is lost if the namespace is being deleted.
         tracing::warn!(release = %pass.key, note, "objects of an administrator stay after an uninstallation");
         let event = Event {
             type_: EventType::Warning,

@@ -1,4 +1,4 @@
-//! The rendered objects of a release, before they are written.
+//! Post-rendering of a release's objects, and the check that the release may have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ use super::identity::Identity;
 use crate::chain::{self, Chain};
 use crate::people::People;
 
-/// What a release does with an object in its life. Who may make one and not take it away could not be rid of it.
+/// The verbs that a release needs on an object over its lifetime. Without `delete` an object could be created but never removed.
 const VERBS: [&str; 4] = ["get", "create", "patch", "delete"];
 
-/// The rendered objects on their way to the cluster: changed as the spec says, and admitted.
+/// Post-renderer of a release: applies the changes of the spec, then checks the objects.
 pub(crate) struct Change<'a> {
     pub spec: &'a HelmReleaseSpec,
     pub admission: Admission<'a>,
     pub renderer: &'a Renderer,
 }
 
-/// Refuses objects that a release may not have, before any of them is written: hooks and manifests alike.
+/// Rejects objects that a release may not have, hooks included, before any of them is written.
 pub(crate) struct Admission<'a> {
     pub namespace: &'a str,
     pub identity: &'a Identity,
-    /// The objects that an administrator writes, if one of them asked for this operation, or that are left alone.
+    /// Objects written as the administrator, if one requested this operation; otherwise objects to skip.
     pub reserved: &'a Reserved,
     pub people: &'a dyn People,
     pub discovery: &'a Discovery,
@@ -58,7 +58,7 @@ impl PostRender for Change<'_> {
 }
 
 impl Change<'_> {
-    /// The objects after roles, patches and pause, on the renderer's pool.
+    /// Applies role overrides, patches and pause on the renderer's pool.
     async fn chained(&self, objects: Vec<Object>) -> Result<Vec<Object>, Error> {
         let HelmReleaseSpec { roles, patches, paused, .. } = self.spec;
         if (Chain { roles, patches, paused: *paused }).is_empty() {
@@ -83,11 +83,11 @@ impl Change<'_> {
 }
 
 impl Admission<'_> {
-    /// Refuses namespaced objects outside the namespaces of the workspace, and cluster-scoped ones but for what Kubernetes
-    /// lets this identity have. It would refuse most of them itself, but only in the middle.
+    /// Rejects namespaced objects outside the workspace's namespaces, and cluster-scoped ones that Kubernetes does not permit to this
+    /// identity. The API server would reject most of them as well, but only in the middle of the operation.
     ///
-    /// Objects that an administrator wrote are taken out: this operation leaves them alone. An operation that an administrator
-    /// asked for has what it rendered admitted, and reserves for the administrator what would be refused.
+    /// Removes reserved objects: this operation skips them. In an operation that an administrator requested all rendered objects are
+    /// permitted, and those that would be rejected are reserved for the administrator.
     async fn admit(&self, mut objects: Vec<Object>, content: Content) -> Result<Vec<Object>, String> {
         if content == Content::Rendered && self.reserved.client().is_some() {
             self.reserve(&objects).await?;
@@ -114,8 +114,8 @@ impl Admission<'_> {
         ))
     }
 
-    /// Reserves the objects that the identity of the release may not have: those outside of the workspace, and those of kinds
-    /// that Kubernetes does not allow it, or that nobody knows yet.
+    /// Reserves the objects that the identity of the release may not have: those outside the workspace, those that RBAC does not permit,
+    /// and those of unknown kinds.
     async fn reserve(&self, objects: &[Object]) -> Result<(), String> {
         let workspace = self.people.workspace_of(self.namespace);
         let mut answers = BTreeMap::new();
@@ -166,17 +166,18 @@ impl Admission<'_> {
         Id { namespace, ..object.id() }
     }
 
-    /// Whether an object is in a namespace of another workspace. A release whose namespace belongs to no workspace has no outside.
+    /// Whether an object is in a namespace that does not belong to the workspace. Always false without a workspace.
     fn is_outside(&self, object: &Object, workspace: Option<&WorkspaceName>) -> bool {
         let Some(workspace) = workspace else { return false };
         let kind = self.discovery.known(object.api_version(), object.kind());
         let elsewhere = object.namespace().filter(|other| *other != self.namespace);
-        // A kind that is not known yet may have namespaces.
+        // A kind that is not known yet may be namespaced.
         kind.is_none_or(|kind| kind.namespaced)
             && elsewhere.is_some_and(|other| self.people.workspace_of(other).as_ref() != Some(workspace))
     }
 
-    /// A release whose namespace belongs to no workspace is an operator's, and has the rights of its ServiceAccount.
+    /// Rejects objects outside the workspace. A release in a namespace without a workspace is an operator's: only the RBAC of its
+    /// `ServiceAccount` applies.
     fn stay_inside(&self, objects: &[Object]) -> Result<(), String> {
         let Some(workspace) = self.people.workspace_of(self.namespace) else { return Ok(()) };
         let outside = objects.iter().filter(|object| self.is_outside(object, Some(&workspace)));
@@ -207,7 +208,7 @@ impl Admission<'_> {
             match may(&self.clients.own(), &self.identity.acts_as, what).await {
                 Ok(true) => {}
                 Ok(false) => return false,
-                // What is not known keeps nobody from trying: the cluster has the last word.
+                // If the check fails, the write is attempted and the API server decides.
                 Err(error) => {
                     tracing::debug!(%error, "cannot ask what somebody may have");
                     return true;

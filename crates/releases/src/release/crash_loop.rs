@@ -1,13 +1,17 @@
-//! When a release is quarantined because its operations keep being interrupted.
+//! Quarantine of releases whose operations keep being interrupted.
 //!
-//! The status names an operation before it begins and until it ends, so an operation that a reconcile finds there was interrupted: the
-//! process died, or the reconcile panicked or exceeded its deadline. [`HelmReleaseStatus::interruptions`] counts them in a
-//! row, for one generation of the spec. Before an operation there are the chart and the values, which are a tenant's content as well:
-//! [`HelmReleaseStatus::preparing`] names the generation before they are fetched, where something may have to be done for it, so
-//! that a process that dies over them is counted too. A settled release is not marked: looking at it writes nothing. A release that was only in flight when another one stopped the process is
-//! counted too; it gets a short pause and then succeeds, which ends the count.
+//! The status names an operation from before it begins until it ends. An operation that a reconcile finds there was interrupted: the
+//! process died, or the reconcile panicked or exceeded its deadline. [`HelmReleaseStatus::interruptions`] counts interruptions in a row
+//! for one generation of the spec.
 //!
-//! Pure.
+//! Preparation, which fetches the chart and the values, handles content of a tenant as well. If an action may follow,
+//! [`HelmReleaseStatus::preparing`] names the generation beforehand, so that a crash during preparation is counted too. Preparing a
+//! settled release writes nothing.
+//!
+//! A release that was merely in flight when another one crashed the process is counted too. It gets a short backoff and then succeeds,
+//! which resets the count.
+//!
+//! Pure: no I/O, no clock.
 
 use std::time::Duration;
 
@@ -16,12 +20,12 @@ use kube_types::{HelmRelease, HelmReleaseStatus};
 
 /// Interruptions in a row after which a release is quarantined.
 pub(super) const LIMIT: i64 = 5;
-/// The pause of the first quarantine; each further interruption doubles it.
+/// The backoff of the first quarantine; each further interruption doubles it.
 const PAUSE: Duration = Duration::from_mins(1);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
-/// For how long a release is to be quarantined that was interrupted once more; none where nothing was, or not too often.
-/// `ended` says that this process ended the preparation that the status names.
+/// The backoff for a release whose last operation or preparation was interrupted. `None` if nothing was interrupted, or too few in a row.
+/// `ended`: this process finished the preparation that the status names.
 pub(super) fn pause(
     status: Option<&HelmReleaseStatus>,
     generation: Option<i64>,
@@ -31,15 +35,15 @@ pub(super) fn pause(
     let interrupted =
         |status: &&HelmReleaseStatus| status.operation.is_some() || (is_preparing(status) && !ended);
     let status = status.filter(interrupted)?;
-    // Another spec has all its attempts.
+    // A new spec starts with a fresh count.
     let is_same = status.observed_generation == generation || is_preparing(status);
     let before = if is_same { status.interruptions } else { 0 };
     let doublings = u32::try_from(before.saturating_add(1).saturating_sub(LIMIT).min(32)).ok()?;
     Some(LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(doublings))))
 }
 
-/// Whether something may have to be done for a release of which only the status is known: its spec changed, an attempt is due, or
-/// the last one was interrupted.
+/// Whether a reconcile may have to act, as far as the status shows: the spec changed, a retry is due, or the last attempt was
+/// interrupted.
 pub(super) fn may_act(release: &HelmRelease, now: Timestamp) -> bool {
     let Some(status) = &release.status else { return true };
     status.observed_generation != release.metadata.generation
@@ -48,7 +52,7 @@ pub(super) fn may_act(release: &HelmRelease, now: Timestamp) -> bool {
         || status.next_retry_time.as_ref().is_some_and(|due| due.0 <= now)
 }
 
-/// The status of a release whose generation is about to be prepared. Nothing else in it changes.
+/// The status before the preparation of a generation. Only `preparing` and `interruptions` change.
 pub(super) fn preparing(status: Option<&HelmReleaseStatus>, generation: Option<i64>) -> HelmReleaseStatus {
     let mut status = status.cloned().unwrap_or_default();
     if generation.is_some() && status.preparing == generation {

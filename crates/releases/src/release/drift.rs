@@ -1,4 +1,4 @@
-//! What others made of the objects of a release: told, or put right without a new revision.
+//! Drift detection: finds changes by other clients, and corrects them without a new revision if the spec says so.
 
 use helm_release::Origin;
 use kube_apply::{Object, Ownership, Reserved, Silent, Target, drift};
@@ -13,8 +13,8 @@ use crate::error::PassError;
 use crate::lead::Controller;
 
 impl Controller {
-    /// Says what differs from what was deployed, after it was put right if that is wanted: nothing then. Says `None` where
-    /// nobody wants to know.
+    /// Returns the differences from the deployed manifest, or an empty text after they were corrected. Returns `None` if drift detection
+    /// is disabled.
     pub(super) async fn drift(
         &self,
         pass: &Pass<'_>,
@@ -36,7 +36,7 @@ impl Controller {
         let objects = share.parse(stored.record.manifest).await.map_err(|error| {
             PassError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
         })?;
-        // Objects of an administrator are left alone, even in the version that an administrator asked for.
+        // Objects of an administrator are skipped, even in a version that an administrator requested.
         let reserved = administered::entries_of(&pass.release).iter().map(administered::id);
         let client = self.clients.acting_as(executor);
         let target = Target {

@@ -1,8 +1,7 @@
-//! As whom a release acts.
+//! Identities of a release: the impersonation for each kind of work.
 //!
-//! Always true: nothing that a tenant can write decides it but the name of a ServiceAccount of the release's own namespace.
-//! A person's identity has exactly one group, that of the release's workspace, by their role there now and within the scope
-//! of the token that they used.
+//! Invariants: the only input that a tenant can write is the name of a `ServiceAccount` in the release's own namespace. A user's identity
+//! has exactly one group, that of the release's workspace, by the user's current role there and limited by the scope of the token.
 
 use domain::Kind;
 use domain::actor::Impersonation;
@@ -16,21 +15,21 @@ use crate::people::{People, is_of_living_workspace};
 use crate::requests::wanted;
 use crate::tell::Failure;
 
-/// Whose rights a release has.
+/// The impersonations of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub acts_as: Impersonation,
-    /// Executes what comes from Helm records that are not trusted.
+    /// Executes content of Helm records that are not trusted.
     pub foreign: Impersonation,
-    /// Writes objects that `acts_as` may not, in the one operation that an administrator of the platform asked for.
+    /// Writes objects that `acts_as` may not, in the one operation that a platform administrator requested.
     pub administrator: Option<Impersonation>,
-    /// For people.
+    /// The display name in statuses and history.
     pub by: String,
-    /// The version that its request goes back to.
+    /// The version that a rollback request restores.
     pub rollback_of: Option<i64>,
 }
 
-/// As whom this release acts now.
+/// Determines the current identity of a release.
 pub(crate) fn identity(
     release: &HelmRelease,
     requests: &Feed<HelmRequest>,
@@ -42,7 +41,7 @@ pub(crate) fn identity(
     }
 }
 
-/// The ServiceAccount that a release names, or the one that every namespace of a workspace has.
+/// The `ServiceAccount` that a release names, or the deployer, which every workspace namespace has.
 fn of_service_account(release: &HelmRelease) -> Identity {
     let namespace = release.namespace().unwrap_or_default();
     let name = release.spec.service_account_name.as_deref().unwrap_or(DEPLOYER);
@@ -50,7 +49,7 @@ fn of_service_account(release: &HelmRelease) -> Identity {
     Identity { acts_as, ..of_deployer(&namespace) }.named()
 }
 
-/// The deployer of a namespace: where nobody else can act, and for what is not trusted.
+/// The deployer of a namespace: the fallback identity, and the one for untrusted records.
 pub(crate) fn of_deployer(namespace: &str) -> Identity {
     let acts_as = Impersonation::service_account(namespace, DEPLOYER);
     let foreign = acts_as.clone();
@@ -62,16 +61,16 @@ impl Identity {
         Self { by: self.acts_as.user().to_owned(), ..self }
     }
 
-    /// A person who acts in a namespace.
+    /// The identity of a user who calls the API.
     pub fn of_caller(acts_as: Impersonation, by: String, namespace: &str) -> Self {
         Self { acts_as, by, ..of_deployer(namespace) }
     }
 }
 
-/// The administrator whose rights the version of a release may use, while that version is not deployed.
+/// The administrator whose rights the current version of a release may use until that version is deployed.
 ///
-/// The grant is part of the request, which only the platform writes, and names one version: a later version, and every
-/// reconcile after this one was deployed, has none.
+/// The grant is part of the request, which only the platform writes. It names one version: later versions do not have it, nor does any
+/// reconcile after the deployment.
 pub(crate) fn administrator(
     release: &HelmRelease,
     requests: &Feed<HelmRequest>,
@@ -102,7 +101,7 @@ fn granted(
     })
 }
 
-/// An administrator of the platform by the id and UID of their account.
+/// A platform administrator, by the id and UID of the account.
 pub(crate) fn administrator_of(user: &str, uid: &str, people: &dyn People) -> Result<Impersonation, String> {
     let user = user.parse().map_err(|error: domain::ids::IdError| error.to_string())?;
     people.administrator(&user, uid).map_err(|error| error.to_string())
@@ -116,18 +115,18 @@ fn of_person(
 ) -> Result<Identity, Failure> {
     let forbidden = |reason, message: String| Failure { kind: Kind::Forbidden, reason, message };
     let request = request.filter(|request| wanted::belongs(release, request)).ok_or_else(|| {
-        // A request that was made just now is heard of in a moment.
+        // The watch may not have delivered a new request yet.
         let message = format!("there is no request `{}` that this release belongs to", reference.name);
         Failure { kind: Kind::Unavailable, reason: "NoRequest", message }
     })?;
-    // Somebody changed the release behind the request's back: it is put right before anything is done for it.
+    // A client changed the release directly. The request controller restores it before any operation.
     if release.spec != wanted::spec(request) {
         let message = "the release is not what its request asks for, and is about to be put right".to_owned();
         return Err(Failure { kind: Kind::Conflict, reason: "NotAsRequested", message });
     }
     let run_as = &request.spec.run_as;
     if run_as.user.is_empty() {
-        // What it consists of comes from a Helm record that is not trusted.
+        // The content comes from a Helm record that is not trusted.
         let rollback_of = request.spec.rollback_of;
         return Ok(Identity { rollback_of, ..of_deployer(&request.spec.namespace) });
     }
@@ -230,15 +229,15 @@ mod tests {
         let mut former = release.clone();
         former.spec.request_ref.as_mut().unwrap().uid = "request-0".to_owned();
         assert_eq!(refused(&former, Some(&ours)), "NoRequest");
-        // The namespace is another workspace's now.
+        // The namespace belongs to another workspace now.
         let mut moved = ours.clone();
         moved.spec.namespace = "others".to_owned();
         assert_eq!(refused(&wanted::release(&moved), Some(&moved)), "NoPerson");
-        // The token by which it was changed is good for something else.
+        // The scope of the token that changed the request covers another workspace.
         let mut scoped = ours.clone();
         scoped.spec.run_as.scope = vec!["workspace:other".to_owned()];
         assert_eq!(refused(&wanted::release(&scoped), Some(&scoped)), "NoPerson");
-        // The account of that name is another's now.
+        // The account name was reassigned to another account.
         let closed = request("uid-0");
         assert_eq!(refused(&wanted::release(&closed), Some(&closed)), "NoPerson");
     }
@@ -249,7 +248,7 @@ mod tests {
             let user = UserId::from_random([7; 10]).to_string();
             Some(AdministratorGrant { user, uid: uid.to_owned(), version })
         };
-        // The grant, the version that is asked for and the one that is deployed.
+        // Columns: grant, desired version, deployed version, result.
         let rows = [
             (grant("uid-1", 2), 2, 1, Ok(true)),
             (grant("uid-1", 2), 2, 0, Ok(true)),
@@ -266,7 +265,7 @@ mod tests {
             release.status.get_or_insert_default().version = deployed;
             let is = granted(&release, &request, &One).map(|found| found.is_some());
             assert_eq!(is.map_err(|failure| failure.reason), expected, "{grant:?} {version} {deployed}");
-            // What is done at once never has it.
+            // The identity for immediate actions never has the grant.
             let reference = release.spec.request_ref.clone().unwrap();
             let identity = of_person(&release, &reference, Some(&request), &One).unwrap();
             assert_eq!(identity.administrator, None);

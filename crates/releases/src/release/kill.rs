@@ -1,4 +1,4 @@
-//! A server that is killed at every write, and another that goes on: there is one truth afterwards.
+//! Crash consistency: a server is killed at every write and another one continues. The final state must be consistent.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::acts::ask::NewRelease;
 use crate::acts::change::Changes;
 use crate::stage::{SHOP, developer, releases, web, world};
 
-/// So many worlds at once: most of the time is spent waiting for a Lease to run out.
+/// Clusters tested in parallel: most of the time is spent waiting for a Lease to expire.
 const AT_ONCE: usize = 12;
 
-/// How long everything may take after a kill, in so many worlds at once on a machine that does other things.
+/// Time limit after a kill, with this many clusters in parallel on a busy machine.
 const LIMIT: Duration = Duration::from_mins(4);
 
-/// Asks until it is so; whoever waits for it has a limit.
+/// Polls until the condition holds. The caller sets the time limit.
 async fn until(is_so: impl AsyncFn() -> Option<()>) {
     while is_so().await.is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -35,7 +35,7 @@ fn of(world: &World) -> Api<HelmRelease> {
     Api::namespaced(world.admin(), SHOP)
 }
 
-/// Leads until `done`, or until the line is cut.
+/// Leads until `done` or until the connection is cut.
 async fn lead(world: &World, fault: &Fault, done: impl Future<Output = ()>) {
     let server = async {
         let releases = releases(world, fault).await;
@@ -68,7 +68,7 @@ async fn gone(world: &World) {
     until(async || requests.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(())).await;
 }
 
-/// What the records say, the oldest first.
+/// Statuses of the records, oldest first.
 async fn statuses(world: &World) -> Vec<String> {
     let secrets: Api<Secret> = Api::namespaced(world.admin(), SHOP);
     let records = secrets.list(&ListParams::default().labels("owner=helm")).await.unwrap().items;
@@ -89,7 +89,7 @@ async fn active_in(world: &World, version: i64) {
     .await;
 }
 
-/// The newest revision is the deployed one and no other is, and its objects are of these values.
+/// Asserts that the latest revision is the only deployed one and that its objects have these values.
 async fn assert_one_truth(world: &World, greeting: &str, version: i64, point: &str) {
     let statuses = statuses(world).await;
     let (newest, before) = statuses.split_last().unwrap();
@@ -115,7 +115,7 @@ async fn leases(world: &World) -> usize {
     Api::<Lease>::namespaced(world.admin(), SHOP).list(&ListParams::default()).await.unwrap().items.len()
 }
 
-/// Kills at each of so many writes, before and after it, in a world of its own; then goes on.
+/// Kills a server before and after each write, each in its own cluster, and lets another server finish.
 async fn kill_at_each<D: Future<Output = ()>>(
     writes: usize,
     prepare: impl AsyncFn() -> World,
@@ -140,7 +140,7 @@ async fn kill_at_each<D: Future<Output = ()>>(
     stream::iter(runs.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
-/// How many writes it takes undisturbed.
+/// Counts the writes of an undisturbed run.
 async fn count(world: &World, done: impl Future<Output = ()>) -> usize {
     let fault = Fault::none();
     lead(world, &fault, done).await;
@@ -156,8 +156,8 @@ async fn whoever_dies_over_an_installation_leaves_nothing_undone() {
     };
     let first = prepare().await;
     let writes = count(&first, active(&first)).await;
-    // The release, two of its status, the Lease and its end, two of the record, two objects; the request's own; events. How many
-    // states in between are told depends on how fast the objects become ready.
+    // Writes: the release, two of its status, the Lease and its deletion, two of the record, two objects, those of the request, and
+    // events. The number of status writes in between depends on how fast the objects become ready.
     assert!((9..=20).contains(&writes), "{writes} writes");
     kill_at_each(
         writes,
@@ -165,7 +165,7 @@ async fn whoever_dies_over_an_installation_leaves_nothing_undone() {
         async |world| active(&world).await,
         async |world, point| {
             let statuses = statuses(world).await;
-            // Nothing is done twice either: what was done and not entered is entered.
+            // Nothing is done twice either: a deployment that was not yet in the status is only recorded there.
             assert_eq!(statuses, ["deployed"], "{point}");
             let status = of(world).get("web").await.unwrap().status.unwrap();
             assert!(status.operation.is_none(), "{point}");

@@ -1,10 +1,10 @@
-//! The ledger of a release: which Helm records the platform made, in `HelmRelease.status.revisions`.
+//! The ledger of a release: which Helm records the platform created, in `HelmRelease.status.revisions`.
 //!
-//! Tenants can edit Helm records, which are Secrets of their namespace; they cannot write the status. An entry holds the digest
-//! of a record's content, the identity that it was rendered as, and which of its values are sensitive.
+//! Tenants can edit Helm records, which are Secrets in their namespace; they cannot write the status. An entry holds the digest of the
+//! record's content, the identity that rendered it, and which of its values are sensitive.
 //!
-//! Invariant: an entry is written before its record, and only for content that was rendered here. The objects that an
-//! administrator writes are listed with it.
+//! Invariant: an entry is written before its record, and only for content that was rendered here. Objects written with an administrator's
+//! rights are listed in the same write.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use parking_lot::Mutex;
 
 use super::administered;
 
-/// How often an entry is written against a status that changes all the time.
+/// Limit on conflict retries when an entry is written.
 const ATTEMPTS: usize = 10;
 
-/// The entry of a record, if its content is what was entered.
+/// The entry of a record, if the digest of its content matches.
 pub(crate) fn entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r Revision> {
     let revisions = release.status.as_ref()?.revisions.iter();
     let mut same = revisions.filter(|entry| entry.revision == record.version).peekable();
@@ -34,7 +34,7 @@ pub(crate) fn entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r
     same.find(|entry| entry.digest == digest)
 }
 
-/// Where the content of a record comes from, for an identity that is about to execute it.
+/// The origin of a record's content, relative to the identity that will execute it.
 pub(crate) fn origin(release: Option<&HelmRelease>, record: &Record, by: &str) -> Origin {
     match release.and_then(|release| entry(release, record)) {
         Some(entry) if entry.by == by => Origin::Own,
@@ -43,7 +43,7 @@ pub(crate) fn origin(release: Option<&HelmRelease>, record: &Record, by: &str) -
     }
 }
 
-/// Judges records and enters none.
+/// A ledger that looks up records and accepts no new ones.
 pub(crate) struct ReadOnlyLedger {
     pub release: Option<Arc<HelmRelease>>,
     pub by: String,
@@ -71,9 +71,9 @@ pub(crate) struct OperationLedger {
     /// The operation that the status must name.
     operation: String,
     by: String,
-    /// JSON pointers of the sensitive values of what is being deployed.
+    /// JSON pointers of the sensitive values of this deployment.
     sensitive: Vec<String>,
-    /// The objects that an administrator writes in this operation, or that it leaves alone.
+    /// The objects written as an administrator in this operation, or skipped.
     reserved: Reserved,
     latest: Mutex<Arc<HelmRelease>>,
 }
@@ -91,7 +91,7 @@ impl OperationLedger {
         Self { api, operation, by, sensitive, reserved, latest: Mutex::new(begun) }
     }
 
-    /// The release with all that was entered.
+    /// The release as last written, with all entries.
     pub fn latest(&self) -> Arc<HelmRelease> {
         self.latest.lock().clone()
     }
@@ -110,7 +110,7 @@ impl OperationLedger {
         };
         for _ in 0..ATTEMPTS {
             let status = release.status.get_or_insert_default();
-            // Listed before they are written: no crash leaves an object of an administrator that is not listed.
+            // Listed before they are written, so that a crash leaves no unlisted object of an administrator.
             status.administered = administered::entries(&self.reserved.ids());
             let revisions = &mut status.revisions;
             revisions.retain(|entry| kept.contains(&entry.revision) && entry.revision != revision.revision);
@@ -165,8 +165,8 @@ impl Ledger for OperationLedger {
 }
 
 impl OperationLedger {
-    /// The entry of a revision that repeats the content of another one, of whose version it is. What is sensitive in it was recorded
-    /// with that one; without such an entry all values are.
+    /// The entry of a revision that repeats the content of the revision `restored`. Its version and sensitive values come from the entry
+    /// of that revision. Without such an entry all values count as sensitive.
     fn restored(&self, record: &Record, restored: i64) -> Revision {
         let latest = self.latest();
         let mut entries = latest.status.iter().flat_map(|status| &status.revisions);

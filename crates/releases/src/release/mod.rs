@@ -1,12 +1,22 @@
-//! One release: look, think, do, tell.
+//! The release controller: observe, decide, execute, update the status.
 //!
-//! A pass looks at what is wanted and at what there is (mostly in memory), chooses one thing (`domain::release::operation`),
-//! does it as whoever the release acts as, and tells the status once. A crash between two steps costs nothing: what was begun
-//! is in the status and in Helm's record, and the next pass ends it.
+//! A reconcile observes the desired and the actual state (mostly from caches), decides on one action (`domain::release::operation`),
+//! executes it with the identity of the release, and writes the status once. It may crash between any two steps: an operation in progress
+//! is in the status and in Helm's record, and the next reconcile finishes it.
 //!
-//! Modules in reading order: as whom it acts ([`identity`]) which records are ours ([`ledger`]) and which objects an administrator's ([`administered`]), what is wanted ([`wanted`]), doing it ([`operate`], [`change`]) if
-//! there is room ([`room`]), how its
-//! objects stand ([`standing`]), when it is quarantined ([`crash_loop`]) and what others made of them ([`drift`]), and its end ([`remove`]).
+//! Modules:
+//!
+//! * [`identity`]: the identities of a release.
+//! * [`ledger`]: which Helm records the platform created.
+//! * [`administered`]: objects written with an administrator's rights.
+//! * [`wanted`]: the desired release.
+//! * [`operate`]: executes an operation.
+//! * [`change`]: post-rendering and checks of rendered objects.
+//! * [`room`]: the quota check.
+//! * [`standing`]: readiness of the objects.
+//! * [`crash_loop`]: quarantine after repeated interruptions.
+//! * [`drift`]: changes by other clients.
+//! * [`remove`]: deletion.
 
 pub(crate) mod administered;
 pub(crate) mod change;
@@ -49,18 +59,18 @@ use crate::tell::{Failure, Telling};
 use identity::Identity;
 use wanted::Wanted;
 
-/// How long an operation may take where nothing is said.
+/// The default timeout of an operation.
 pub(crate) const TIMEOUT: Duration = Duration::from_mins(5);
 
-/// The reason of a release that waits for memory or a slot, and the pause before it is tried again.
+/// The reason of a release that waits for memory or a slot, and the delay before the retry.
 const EXHAUSTED: &str = "Exhausted";
 const EXHAUSTED_PAUSE: Duration = Duration::from_secs(10);
 
-/// Tests do not wait for the shortest interval that the schema allows.
+/// Tests use shorter intervals than the schema allows.
 const SHORTEST_INTERVAL: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { duration::MIN_INTERVAL };
 
-/// What a pass works on.
+/// The subject of one reconcile.
 pub(crate) struct Pass<'a> {
     pub key: &'a Key,
     pub release: Arc<HelmRelease>,
@@ -86,19 +96,19 @@ impl Pass<'_> {
         Some(duration::jittered(interval, self.key))
     }
 
-    /// How an attempt at this spec is called before it is known what exactly it wants.
+    /// The attempt id while the desired state is not known yet.
     fn unlooked(&self) -> String {
         format!("generation {}", self.release.metadata.generation.unwrap_or_default())
     }
 
-    /// How an attempt at this wish is called.
+    /// The attempt id for a desired state.
     fn attempted(&self, spec_hash: &str) -> String {
         format!("{spec_hash}/{}", self.release.spec.version)
     }
 }
 
 impl Controller {
-    /// Boxed, as what follows from it is large.
+    /// Boxed because the future is large.
     pub(crate) fn pass_release<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Next, PassError>> {
         self.pass(key).boxed()
     }
@@ -126,7 +136,7 @@ impl Controller {
         if let Some(next) = self.quarantine(&pass).await? {
             return Ok(next);
         }
-        // What could not even be looked at is looked at again in its time.
+        // A failure before the desired state was known has its own backoff.
         if let Some(next) = self.rests(&pass, &pass.unlooked()) {
             return Ok(next);
         }
@@ -153,8 +163,8 @@ impl Controller {
         self.choose(&mut pass, &identity, &spec_hash, wanted).boxed().await
     }
 
-    /// Fetches and reads what the release wants. Where something may have to be done (`acts` says that it has), the status names the
-    /// generation before: a process that dies over the chart or the values of a tenant is counted ([`crash_loop`]).
+    /// Prepares the desired release: fetches the chart and the values. If an action may follow (`acts`: it will), the status names the
+    /// generation first, so that a process that crashes on a tenant's chart or values is counted ([`crash_loop`]).
     async fn prepared(
         &self,
         pass: &mut Pass<'_>,
@@ -175,8 +185,8 @@ impl Controller {
         Ok(wanted)
     }
 
-    /// Quarantines a release whose operations keep being interrupted: by a process that died or a reconcile that panicked or
-    /// exceeded its deadline. The status names an operation before it begins, so one that is there now was never ended.
+    /// Quarantines a release whose operations keep being interrupted by a crash, a panic or a deadline. The status names an operation
+    /// before it starts, so an operation found here was never finished.
     async fn quarantine(&self, pass: &Pass<'_>) -> Result<Option<Next>, PassError> {
         let ended = self.known.is_prepared(pass.key, &pass.release);
         let (status, generation) = (pass.release.status.as_ref(), pass.release.metadata.generation);
@@ -196,8 +206,8 @@ impl Controller {
     ) -> Result<Next, PassError> {
         let status = pass.status();
         let newest = self.records.newest(pass.key);
-        // What an administrator asks for is applied even if nothing in it has changed; unless just that was done, and nobody
-        // came to enter it.
+        // A request of an administrator is applied even if nothing has changed, unless its revision exists already and only the status is
+        // missing.
         let applies = identity.administrator.is_some();
         let was_made = |newest: &Newest| {
             let mut entries = status.revisions.iter();
@@ -253,7 +263,7 @@ impl Controller {
         }
     }
 
-    /// Tells that this generation was looked at, where nothing follows from it.
+    /// Updates `observedGeneration` when no action follows.
     async fn looked(&self, pass: &Pass<'_>) -> Result<(), PassError> {
         self.tell(pass, pass.telling().done()).await.map(drop)
     }
@@ -264,7 +274,7 @@ impl Controller {
         Ok(Next::After(Duration::from_secs(10)))
     }
 
-    /// What the records say. Somebody else's operation that had all the time that one may take is over.
+    /// The state of the Helm history. A pending operation of another client counts as abandoned after the timeout.
     fn record(&self, pass: &Pass<'_>, status: &HelmReleaseStatus) -> operation::Record {
         let limit = SignedDuration::try_from(pass.timeout()).unwrap_or(SignedDuration::MAX);
         let old = self.records.newest(pass.key).and_then(|newest| newest.since);
@@ -272,7 +282,7 @@ impl Controller {
         self.records.standing(pass.key, status.operation.is_some() || old)
     }
 
-    /// Releases that this one depends on and that are not ready.
+    /// The dependencies of this release that are not ready.
     fn missing(&self, pass: &Pass<'_>) -> Vec<String> {
         let is_ready = |name: &str| {
             self.releases.get_in(&pass.key.namespace, name).is_some_and(|release| {
@@ -293,7 +303,7 @@ impl Controller {
         }
     }
 
-    /// Whether this attempt failed and is not due again.
+    /// Whether this attempt failed and its retry is not due.
     fn rests(&self, pass: &Pass<'_>, attempted: &str) -> Option<Next> {
         let status = pass.release.status.as_ref()?;
         match attempt(status, attempted, pass.now) {
@@ -306,7 +316,7 @@ impl Controller {
         }
     }
 
-    /// When everything is to be looked at anew.
+    /// The delay until the next full reconcile.
     pub(crate) fn interval_from(&self, pass: &Pass<'_>) -> Next {
         match pass.interval() {
             Some(interval) => {
@@ -318,9 +328,9 @@ impl Controller {
         }
     }
 
-    /// Nothing could be done, because it is not known what is wanted.
+    /// The desired state could not be determined, so no operation was started.
     async fn not_looked(&self, pass: &Pass<'_>, failure: &Failure) -> Result<Next, PassError> {
-        // What is put right in a moment need not be told.
+        // The request controller is about to correct this; no status is written.
         if matches!(failure.reason, "NoRequest" | "NotAsRequested") && pass.release.status.is_some() {
             return Ok(Next::After(Duration::from_secs(1)));
         }
@@ -333,7 +343,7 @@ impl Controller {
         let attempts =
             if attempts.attempted_hash == attempted { attempts.attempts.saturating_add(1) } else { 1 };
         let retries = pass.release.spec.remediation.as_ref().and_then(|remediation| remediation.retries);
-        // Nothing was begun: what others must bring first is looked for until it is there.
+        // Nothing was started, so the retries are unlimited while the missing input may still appear.
         let retries = retries.or_else(|| (failure.kind.retry() != Retry::Never).then_some(-1));
         let then = match (retry::then(failure.kind, attempts, retries), pass.interval()) {
             (Then::GiveUp, Some(interval)) => Then::TryAgain(interval),
@@ -347,7 +357,7 @@ impl Controller {
         })
     }
 
-    /// Nothing is made before the finalizer is there: it is what removes it again.
+    /// Adds the finalizer. No object is created before it, because uninstallation depends on it.
     async fn hold_release(&self, release: Arc<HelmRelease>) -> Result<Arc<HelmRelease>, PassError> {
         if is_held(&release) {
             return Ok(release);
@@ -363,7 +373,7 @@ impl Controller {
         Ok(Arc::new(held.doing(|| format!("hold release `{namespace}/{name}`"))?))
     }
 
-    /// Writes the status, where it is another, and tells of it. What somebody else wrote since is looked at first.
+    /// Writes the status if it changed, and the event. A conflict is returned: the next reconcile observes the other write first.
     pub(crate) async fn tell(
         &self,
         pass: &Pass<'_>,
@@ -383,14 +393,14 @@ impl Controller {
     }
 }
 
-/// Whether a revision is the one that the status tells of. Its number alone does not say so: who takes a release off and
-/// installs it anew counts from one again. Nor does the operation, which Helm copies to the revisions that follow.
+/// Whether a revision is the one in the status. The revision number does not suffice: it starts at 1 again after an uninstallation. Nor
+/// does the operation id, which Helm copies to later revisions.
 fn is_own(newest: &Newest, status: &HelmReleaseStatus) -> bool {
     let Some(told) = &status.helm else { return false };
     told.revision == newest.revision && newest.operation.as_deref() == Some(&*told.operation)
 }
 
-/// What became of the attempts of that name.
+/// The retry state of this attempt id.
 fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attempt {
     match &status.next_retry_time {
         _ if status.attempts == 0 || status.attempted_hash != attempted => Attempt::Free,
@@ -400,7 +410,7 @@ fn attempt(status: &HelmReleaseStatus, attempted: &str, now: Timestamp) -> Attem
     }
 }
 
-/// What a failure of ours means to those who read it.
+/// Builds a failure with a message for users.
 pub(crate) fn failure(kind: Kind, reason: &'static str, message: impl Into<String>) -> Failure {
     Failure { kind, reason, message: message.into() }
 }

@@ -1,7 +1,8 @@
-//! Doing what was chosen: one operation, begun in the status and ended in it.
+//! Executes one operation, which the status names from start to end.
 //!
-//! Always true: nothing is done before the status says so, and that is written against what was seen: who saw something old
-//! does nothing. What was begun and not ended, because somebody died over it, is found in the status and in Helm's record.
+//! Invariants: nothing is done before the status names the operation. That write is conditional on the observed `resourceVersion`, so a
+//! reconcile with a stale view does nothing. The next reconcile finds an unfinished operation of a crashed process in the status and in
+//! Helm's record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,16 +43,16 @@ use crate::records::short;
 use crate::tell::{Deployment, Telling};
 use crate::workloads::customs::Again;
 
-/// How often the end of an operation is written against a status that others write.
+/// Limit on conflict retries when the result of an operation is written.
 const MAX_CONFLICT_RETRIES: usize = 10;
 
-/// When somebody who works on the release is asked again.
+/// The delay while another client works on the release.
 const BUSY: Duration = Duration::from_secs(2);
-/// The pause before a rendering is tried again that found no slot or memory.
+/// The delay after rendering found no slot or memory.
 const PUT_OFF: Duration = Duration::from_secs(10);
 
 impl Controller {
-    /// Does one step, as whoever the release acts as.
+    /// Executes one step with the identity of the release.
     pub(super) async fn operate(
         &self,
         pass: &Pass<'_>,
@@ -87,7 +88,7 @@ impl Controller {
                 self.records.learn(pass.key, &record, true, now);
                 let objects = self.objects(&pass.key.namespace, &record).await?;
                 self.known.learn_objects(pass.key, record.version, objects.clone());
-                // What was refused once may have been allowed since.
+                // RBAC may have changed since a watch was refused.
                 self.customs.follow(pass.key, &objects, &identity.acts_as, Again::Always).await;
                 let standing = self.standing(&begun, &objects, now, None);
                 let late = standing.late;
@@ -102,7 +103,7 @@ impl Controller {
                 Ok(if late { Next::Rest } else { Next::After(pass.timeout()) })
             }
             Err(Error::Hold(_) | Error::Pending) => {
-                // Somebody else is at it; nothing was done.
+                // Another client holds the release; nothing was done.
                 self.end(&begun, &id, telling.withdrawn().waits("Busy", "somebody else works on it").done())
                     .await?;
                 Ok(Next::After(BUSY))
@@ -110,7 +111,7 @@ impl Controller {
             Err(
                 error @ (Error::Render(RenderError::Rejected(_)) | Error::Storage(StorageError::Busy(_))),
             ) => {
-                // The pool is overloaded; nothing was rendered, and nothing was written.
+                // The pool is overloaded; nothing was rendered or written.
                 let waits = telling.interrupted().waits("Exhausted", &error.to_string());
                 self.end(&begun, &id, waits.done()).await?;
                 Ok(Next::After(PUT_OFF))
@@ -119,7 +120,7 @@ impl Controller {
         }
     }
 
-    /// Helm for an operation that makes no revision.
+    /// A Helm client for operations that create no revision.
     pub(super) fn judging_helm(&self, pass: &Pass<'_>, identity: &Identity) -> Helm {
         let ledger = ReadOnlyLedger { release: Some(pass.release.clone()), by: identity.by.clone() };
         let reserved = administered::reserved(&self.clients, identity, Some(&pass.release));
@@ -173,7 +174,7 @@ impl Controller {
         helm_options::deploy(helm, Action::of(step), inputs, spec, run()).await
     }
 
-    /// Ends what somebody left unended, and looks again.
+    /// Recovers an interrupted operation and requeues.
     async fn repair(&self, pass: &Pass<'_>, helm: &Helm) -> Result<Next, PassError> {
         match helm.recover(&pass.key.namespace, &pass.key.name, &Run::new(&Silent)).await {
             Ok(_) => {
@@ -181,7 +182,7 @@ impl Controller {
                 Ok(Next::After(Duration::ZERO))
             }
             Err(Error::Hold(_)) => Ok(Next::After(BUSY)),
-            // The helm command line holds nothing: whether it is still at it can only be told by the time that passes.
+            // The `helm` command uses no Lease: only the timeout shows whether it still works.
             Err(Error::Pending) => self.wait_for_end(pass).await,
             Err(error) => Err(PassError::Helm(error.to_string())),
         }
@@ -220,7 +221,7 @@ impl Controller {
         })
     }
 
-    /// What Helm says after a failure, when all that is done about it was done: what is undone has a newer record, or none.
+    /// The Helm state after a failure and its remediation: a rollback has a newer record, an uninstallation has none.
     async fn left(&self, pass: &Pass<'_>, failed: &Record) -> HelmState {
         match self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await {
             Ok(Some(newest)) => {
@@ -229,7 +230,7 @@ impl Controller {
             }
             Ok(None) => self.records.forget(pass.key),
             Err(error) => {
-                // The failure is what is to be told; the watch tells of the records.
+                // The failure is still reported; the watch delivers the records.
                 tracing::warn!(release = %pass.key, %error, "cannot read what a failure left");
                 self.records.learn(pass.key, failed, true, self.clock.now());
             }
@@ -237,7 +238,7 @@ impl Controller {
         helm_state(failed)
     }
 
-    /// What is done about a failed upgrade before it is tried again.
+    /// Remediates a failed upgrade before the retry.
     async fn remediate(
         &self,
         pass: &Pass<'_>,
@@ -267,8 +268,8 @@ impl Controller {
         }
     }
 
-    /// Writes how an operation ended. The spec may have changed meanwhile; but if the status says of another operation, somebody
-    /// else has taken over, and theirs holds.
+    /// Writes the result of an operation. The spec may have changed since. If the status names another operation, another process has
+    /// taken over and nothing is written.
     async fn end(&self, begun: &Pass<'_>, id: &str, status: HelmReleaseStatus) -> Result<(), PassError> {
         match self.tell(begun, status.clone()).await {
             Err(error) if error.is_conflict() => {}
@@ -298,19 +299,19 @@ impl Controller {
                 }
             }
         }
-        // The next reconcile finds the operation in the status and in Helm's record, and ends it.
+        // The next reconcile finds the operation in the status and in Helm's record, and finishes it.
         Err(PassError::Contended(begun.key.clone()))
     }
 }
 
-/// What of a release is outside its namespace, beside what an administrator wrote.
+/// The objects of a release outside its namespace, except those of an administrator.
 pub(super) fn inventory(pass: &Pass<'_>, objects: &[Id]) -> Vec<InventoryEntry> {
     let listed = administered::entries_of(&pass.release);
     let outside = objects.iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));
     outside.map(administered::entry).filter(|entry| !listed.contains(entry)).collect()
 }
 
-/// The state and the word for what a step does.
+/// The state and the operation kind of a step.
 fn begun(step: Step, identity: &Identity) -> (State, &'static str) {
     match step {
         Step::Install | Step::Reinstall => (State::Creating, "install"),
@@ -326,7 +327,7 @@ pub(super) fn uninstall<'r>(pass: &Pass<'_>, run: Run<'r>) -> Uninstall<'r> {
         keep_history: false,
         ignore_not_found: true,
         propagation: Propagation::Background,
-        // What the helm command still writes would be nobody's.
+        // A `helm` command still in progress would leave objects without a record.
         interrupts: false,
         run,
     }
@@ -376,7 +377,7 @@ fn reason(error: &Error) -> &'static str {
     }
 }
 
-/// On the record, so that everybody sees which chart it was made of, and by which operation.
+/// Labels of the record: chart package, spec hash, operation and version.
 fn labels(pass: &Pass<'_>, wanted: &Wanted, id: &str) -> BTreeMap<String, String> {
     [
         (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),

@@ -1,13 +1,13 @@
-//! The end of a release: uninstalled as whoever it acted as, and then let go.
+//! Deletion of a release: uninstalls it with its identity, then removes the finalizer.
 //!
-//! Always true: it is let go only when nothing is left of it, or when what is left was to stay. A namespace that is being
-//! deleted takes everything in it along, Helm's records too; what the release has outside is in its status.
+//! Invariant: the finalizer is removed only when nothing is left of the release, or when what is left is meant to stay. A namespace that
+//! is being deleted takes everything in it along, including Helm's records; objects outside it are listed in the status.
 //!
-//! Where an administrator forces it ([`FORCE_DELETE`]) no hook is run, and what cannot be removed is left where it is and told
-//! of. It acts as before, never as the administrator: what a tenant wrote into a record does not gain rights by it.
+//! If an administrator forces the deletion ([`FORCE_DELETE`]), no hook runs, and objects that cannot be removed are left and reported.
+//! The identity stays that of the release, never the administrator's: content that a tenant wrote into a record must not gain rights.
 //!
-//! Objects that an administrator wrote are removed with the option `asAdministrator` only, as the status lists them; without it
-//! they stay, and an event names them.
+//! Objects that an administrator wrote are removed only with the option `asAdministrator`, as listed in the status. Without it they stay,
+//! and an event names them.
 
 use std::time::Duration;
 
@@ -47,14 +47,14 @@ use crate::requests::{
     DELETE_CLAIMS, FORCE_DELETE, UNINSTALL_AS_ADMINISTRATOR, gone, is_held, until, wanted,
 };
 
-/// How what an administrator forces begins to say why it is not done yet.
+/// The prefix of the message while a forced deletion has not succeeded.
 const FORCED: &str = "an administrator forced its end";
-/// The reason of not being ready once it was tried to force its end.
+/// The reason of the condition `Ready` after a forced deletion failed.
 const FORCE_FAILED: &str = "ForceDeleteFailed";
-/// How long the note of an event may be.
+/// The maximum length of an event note, in characters.
 pub(super) const NOTE: usize = 1024;
 
-/// Whether it may pass by itself: a cluster that does not answer is not forced by going away.
+/// Whether the error is transient. A forced deletion waits for an unreachable cluster.
 fn passes(kind: Kind) -> bool {
     matches!(kind, Kind::Timeout | Kind::Unavailable | Kind::Exhausted | Kind::Conflict | Kind::Precondition)
 }
@@ -75,30 +75,30 @@ impl Controller {
         let leaving = status.state == State::Deleting.as_str();
         let forced = self.asks(pass, FORCE_DELETE);
         let due = status.next_retry_time.as_ref().filter(|due| leaving && due.0 > pass.now);
-        // Once it is forced there is nothing to wait for but a cluster that does not answer.
+        // A forced deletion ignores the backoff, except after its own failure.
         let ready = progress::condition(&status.conditions, READY);
         let tried = ready.is_some_and(|ready| ready.reason == FORCE_FAILED);
         if let Some(due) = due.filter(|_| !forced || tried) {
             return Ok(Next::After(until(pass.now, due.0)));
         }
-        // Whose account is gone must not keep a release from going: the namespace's own deployer takes it off.
+        // If the account no longer exists, the deployer of the namespace uninstalls the release.
         let identity = identity::identity(&pass.release, &self.requests, &*self.people)
             .unwrap_or_else(|_| identity::of_deployer(&pass.key.namespace));
         let identity = Identity { administrator: self.uninstalled_by(pass), ..identity };
         let id = operation_id();
         let mut telling = pass.telling();
         if !leaving {
-            // Attempts at something else do not count.
+            // Failed attempts of other operations do not count.
             telling = telling.afresh();
         }
         let started =
             telling.started(State::Deleting, "uninstall", &id, after(pass.now, pass.timeout())).done();
         let begun = Pass { key: pass.key, release: self.tell(pass, started).await?, now: pass.now };
-        // While there is a record of them.
+        // Read while the record still exists.
         let known = if forced { self.known_objects(pass).await } else { Vec::new() };
         let done = tokio::select! {
             done = self.uninstall(&begun, &identity, forced).boxed() => done,
-            // A hook that runs for long does not hold up whoever forces it.
+            // A forced deletion does not wait for a running hook.
             () = self.until_forced(pass), if !forced => return Ok(Next::After(Duration::ZERO)),
         };
         match done {
@@ -136,7 +136,7 @@ impl Controller {
             }
             Err(error) => {
                 let attempts = begun.status().attempts.saturating_add(1);
-                // It is tried for ever: what is in the way may go.
+                // Retried without limit: the obstacle may disappear.
                 let pause = match then(error.kind(), attempts, Some(-1)) {
                     Then::TryAgain(pause) => pause,
                     Then::GiveUp => LONGEST_PAUSE,
@@ -159,7 +159,7 @@ impl Controller {
         let helm = self.judging_helm(pass, identity);
         if self.asks(pass, DELETE_CLAIMS) {
             let removed = self.remove_claims(pass, identity).await;
-            // What cannot be removed is in nobody's way.
+            // A forced deletion continues without it.
             if !forced {
                 removed?;
             }
@@ -170,7 +170,7 @@ impl Controller {
         let ask = uninstall(pass, run);
         helm.uninstall(&Uninstall { interrupts: forced, ..ask }).await?;
         match &identity.administrator {
-            // By the status, and not by records: the newest revision may not have them, and tenants can write records.
+            // By the status and not by records: the latest revision may lack them, and tenants can write records.
             Some(administrator) => {
                 let listed = administered::entries_of(&pass.release);
                 self.remove_administered(pass, administrator, listed).boxed().await
@@ -179,12 +179,12 @@ impl Controller {
         }
     }
 
-    /// The administrator who deleted the request with `asAdministrator`. One whose rights have ended meanwhile leaves the objects
-    /// behind that need them.
+    /// The administrator who deleted the request with `asAdministrator`. If the rights of that account have ended since, objects that
+    /// need them are left behind.
     fn uninstalled_by(&self, pass: &Pass<'_>) -> Option<Impersonation> {
         let reference = pass.release.spec.request_ref.as_ref()?;
         let request = self.requests.get(&reference.name)?;
-        // The mark of a deletion that was not carried out does not count for the next.
+        // The annotation of an earlier deletion that was not carried out does not count.
         let deleted =
             request.metadata.deletion_timestamp.is_some() && wanted::belongs(&pass.release, &request);
         let mark = request.annotations().get(UNINSTALL_AS_ADMINISTRATOR).filter(|_| deleted)?;
@@ -198,17 +198,17 @@ impl Controller {
         }
     }
 
-    /// Whether whoever asked for its end said this of it.
+    /// Whether the request has this annotation of a deletion option.
     fn asks(&self, pass: &Pass<'_>, mark: &str) -> bool {
         let request = pass.release.spec.request_ref.as_ref();
         let request = request.and_then(|reference| self.requests.get(&reference.name));
         request.is_some_and(|request| request.annotations().contains_key(mark))
     }
 
-    /// Returns when somebody forces its end.
+    /// Completes when an administrator forces the deletion.
     async fn until_forced(&self, pass: &Pass<'_>) {
         if let Some(reference) = &pass.release.spec.request_ref {
-            // Of this request alone: many may be uninstalled at once.
+            // Watches this request only: many releases may be uninstalled concurrently.
             let mut changes = self.requests.changes_of("", &reference.name);
             while changes.next().await.is_some() {
                 if self.asks(pass, FORCE_DELETE) {
@@ -219,7 +219,7 @@ impl Controller {
         std::future::pending::<()>().await;
     }
 
-    /// Takes away what can be taken away, and Helm's records, and tells what is left.
+    /// Removes as many objects as possible and all Helm records, and reports what is left.
     async fn remove_by_force(
         &self,
         pass: &Pass<'_>,
@@ -227,11 +227,11 @@ impl Controller {
         known: &[Object],
         error: &Error,
     ) -> Result<(), PassError> {
-        // Whoever it acts as may have lost their rights: the namespace's own deployer has a try.
+        // The identity of the release may have lost its rights, so the deployer of the namespace tries.
         let deployer = identity::of_deployer(&pass.key.namespace);
         let how = Removal { ownership: Some(ownership(pass)), ..Removal::default() };
         let target = self.target(pass, &deployer);
-        // What fails is seen by what is left.
+        // Failures show up in what is left.
         drop(kube_apply::remove::remove(&target, known, &how, &Silent).await);
         self.tell_of_force(pass, identity, known, &error.to_string()).await;
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
@@ -242,7 +242,7 @@ impl Controller {
         self.end_lease(pass).await
     }
 
-    /// An event: what was forced, and what is left.
+    /// Writes an event: what was forced, and what is left.
     async fn tell_of_force(&self, pass: &Pass<'_>, identity: &Identity, known: &[Object], why: &str) {
         let target = self.target(pass, identity);
         let left = left_behind(&target, known, &ownership(pass)).await;
@@ -266,7 +266,7 @@ impl Controller {
         }
     }
 
-    /// The objects of the newest record, if it can be read, and those that the status lists.
+    /// The objects of the latest record, if readable, and those listed in the status.
     async fn known_objects(&self, pass: &Pass<'_>) -> Vec<Object> {
         let last = self.helm.storage(&self.clients, &pass.key.namespace).last(&pass.key.name).await;
         let manifest = last.ok().flatten().map(|stored| stored.record.manifest).unwrap_or_default();
@@ -280,7 +280,7 @@ impl Controller {
         known
     }
 
-    /// The objects that the status lists.
+    /// The objects listed in the status.
     fn listed(&self, pass: &Pass<'_>) -> Vec<Object> {
         pass.status().inventory.iter().filter_map(|entry| self.object(entry)).collect()
     }
@@ -291,8 +291,8 @@ impl Controller {
         Target { reserved: administered::reserved(&self.clients, identity, Some(&pass.release)), ..target }
     }
 
-    /// Deletes the claims that StatefulSets made. Before anything else, while the record still says which: they go when the
-    /// last pod has let go of them.
+    /// Deletes the claims of StatefulSets. This is the first step, while the record still names them: Kubernetes removes a claim when its
+    /// last pod is gone.
     async fn remove_claims(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), Error> {
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
         let Some(stored) = storage.last(&pass.key.name).await? else { return Ok(()) };
@@ -333,7 +333,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Whoever died over the release may have left a Lease, when there was nothing more to hold it for.
+    /// Deletes a Lease that a crashed process left behind.
     async fn end_lease(&self, pass: &Pass<'_>) -> Result<(), PassError> {
         let leases: Api<Lease> = Api::namespaced(self.clients.own(), &pass.key.namespace);
         let left = leases.get_opt(&lease_name(&pass.key.name)).await;
@@ -345,14 +345,14 @@ impl Controller {
         Ok(())
     }
 
-    /// Whether the namespace is being deleted, or gone.
+    /// Whether the namespace is being deleted or does not exist.
     async fn is_ending(&self, namespace: &str) -> Result<bool, PassError> {
         let found = Api::<Namespace>::all(self.clients.own()).get_opt(namespace).await;
         let found = found.doing(|| format!("look at namespace `{namespace}`"))?;
         Ok(found.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
     }
 
-    /// Removes what the release has outside its namespace, as the status lists it.
+    /// Removes the objects outside the release's namespace, as listed in the status.
     async fn remove_outside(&self, pass: &Pass<'_>, identity: &Identity) -> Result<(), PassError> {
         let (objects, target) = (self.listed(pass), self.target(pass, identity));
         let removed = kube_apply::remove::remove(&target, &objects, &Removal::default(), &Silent).await;
@@ -365,9 +365,9 @@ impl Controller {
         Ok(())
     }
 
-    /// An object by what the status says of it.
+    /// Builds an object from its entry in the status.
     pub(super) fn object(&self, entry: &InventoryEntry) -> Option<Object> {
-        // In whichever version the cluster likes best; the one that is asked for is known to nobody.
+        // In the preferred version of the cluster; the status does not record one.
         let any = if entry.group.is_empty() { "any".to_owned() } else { format!("{}/any", entry.group) };
         let api_version = self.helm.discovery.in_any_version(&any, &entry.kind)?.resource.api_version;
         let mut value =
@@ -392,7 +392,7 @@ impl Controller {
     }
 }
 
-/// How the claims of a StatefulSet are called, up to their number.
+/// The name prefixes of a `StatefulSet`'s claims, up to the ordinal.
 fn claim_prefixes(object: &Object) -> Vec<String> {
     if object.kind() != "StatefulSet" {
         return Vec::new();
@@ -402,7 +402,7 @@ fn claim_prefixes(object: &Object) -> Vec<String> {
     names.map(|name| format!("{name}-{}-", object.name())).collect()
 }
 
-/// Whether the name is the prefix and a number.
+/// Whether the name is the prefix followed by a number.
 fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix)
         .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,7 +1,7 @@
-//! Whether there is room for a release in the quotas of its namespaces, asked before anything of it is written.
+//! Quota check of a release, done before anything is written.
 //!
-//! The quotas are read anew each time: what a watch said a moment ago would refuse what has room by now. Nodes are not looked
-//! at here: others can come, and a plan tells of them (`crate::acts::plan`).
+//! Quotas are read from the API each time: a stale cache would reject a release that fits by now. Nodes are not checked here, because
+//! nodes can be added; a plan reports them (`crate::acts::plan`).
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -10,7 +10,7 @@ use kube_access::Clients;
 use kube_apply::fit::{self, FitError, Shortage};
 use kube_apply::{Object, Target};
 
-/// The quotas of the cluster, as the platform may read them: whoever a release acts as may not.
+/// Reads quotas as the platform, because the identity of a release may not.
 pub(crate) struct Quotas<'a>(pub &'a Clients);
 
 impl Quotas<'_> {
@@ -35,7 +35,7 @@ impl Room for Quotas<'_> {
         async move {
             match self.look(target, before, after).await {
                 Ok(short) => (!short.is_empty()).then(|| said(&short)),
-                // What is not known keeps nobody from trying: the cluster has the last word.
+                // If the check fails, the write is attempted and the API server decides.
                 Err(error) => {
                     tracing::debug!(%error, "cannot tell whether there is room");
                     None

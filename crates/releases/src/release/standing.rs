@@ -1,4 +1,4 @@
-//! How the objects of a deployed release stand, from what watches have told.
+//! Readiness of the objects of a deployed release, from watches.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::workloads::customs::{Again, Stands, is_custom};
 use crate::workloads::is_watched;
 
 impl Controller {
-    /// Looks how it stands, and tells it where that is news. What others changed is looked for if `whole`.
+    /// Updates the readiness in the status if it changed. `whole` also checks drift.
     pub(super) async fn watch(
         &self,
         pass: &Pass<'_>,
@@ -48,7 +48,7 @@ impl Controller {
             standing.drift = self.drift(pass, identity, revision).await?;
         }
         let waits = !standing.late && standing.resources.ready < standing.resources.total && !standing.paused;
-        // Whoever began something and died before it showed has left nothing but the word.
+        // An operation that is still in the status was interrupted.
         let told = pass.telling().interrupted().stands(standing).done();
         if !whole
             && told != status
@@ -63,7 +63,7 @@ impl Controller {
         })
     }
 
-    /// It was done, and nobody came to enter it.
+    /// The desired revision exists, but its success is missing in the status, e.g. after a crash.
     pub(super) async fn enter_deployed(
         &self,
         pass: &Pass<'_>,
@@ -72,10 +72,10 @@ impl Controller {
     ) -> Result<Next, PassError> {
         let Some(newest) = self.records.newest(pass.key) else { return Ok(Next::Rest) };
         let storage = self.helm.storage(&self.clients, &pass.key.namespace);
-        // Whoever took it off meanwhile and installed another is heard of by the watch.
+        // If another client replaced the release since, the watch delivers it.
         let stored = storage.get(&pass.key.name, newest.revision).await?.filter(|stored| stored.held);
         let Some(Stored { record, .. }) = stored else { return Ok(Next::Rest) };
-        // Anybody can write the labels that call a record ours: what is not in the ledger was not deployed by us.
+        // Tenants can write the labels that mark a record as ours. A record that is not in the ledger was not deployed by us.
         if entry(&pass.release, &record).is_none() {
             return self.operate(pass, identity, Step::Upgrade, wanted).boxed().await;
         }
@@ -144,8 +144,7 @@ impl Controller {
         Standing { resources, unknown, late, paused: pass.release.spec.paused, foreign, drift: None }
     }
 
-    /// The objects of a revision, as its record names them, and the identity that may look at them. Only objects of trusted
-    /// records are remembered.
+    /// The objects that the record of a revision names, and the identity that may read them. Only objects of trusted records are cached.
     async fn objects_of<'i>(
         &self,
         pass: &Pass<'_>,
@@ -167,8 +166,8 @@ impl Controller {
         Ok((objects, &identity.acts_as))
     }
 
-    /// The objects of a record, each with its namespace if its kind has one. What cannot be read has been refused before.
-    /// Large manifests are parsed on the pool, which does not refuse them: what they tell of is deployed already.
+    /// The objects of a record, each with its namespace if its kind is namespaced. An unreadable manifest has been rejected earlier.
+    /// Large manifests are parsed on the pool, which does not reject them, because they are deployed already.
     pub(crate) async fn objects(&self, namespace: &str, record: &Record) -> Result<Arc<[Id]>, PassError> {
         let (manifest, discovery) = (record.manifest.clone(), self.helm.discovery.clone());
         let home = namespace.to_owned();
@@ -188,7 +187,7 @@ impl Controller {
     }
 }
 
-/// By when what was deployed must be ready.
+/// The deadline for readiness after a deployment.
 fn due(deployed: Option<&Time>, pass: &Pass<'_>) -> Option<Timestamp> {
     Some(after(deployed?.0, pass.timeout()))
 }

@@ -1,9 +1,17 @@
-//! A hand-written release from its beginning to its end.
+//! The lifecycle of a hand-written release.
 //!
-//! Modules: what goes wrong in the cluster ([`faults`]) and what is done about it ([`remedies`]), values in other objects
-//! ([`references`]), kinds that others define ([`customs`]), repositories that mean no good ([`repositories`]), several at once ([`chance`]),
-//! records that somebody edited ([`trust`]), objects of an administrator ([`administrator`]), watches that do not tell the truth ([`watches`]),
-//! objects with extreme numbers ([`hostile`]), and operations that are interrupted again and again ([`quarantine`]).
+//! Modules:
+//!
+//! * [`faults`], [`remedies`]: failures in the cluster, and remediation.
+//! * [`references`]: values from other objects.
+//! * [`customs`]: custom resources.
+//! * [`repositories`]: malicious and broken repositories.
+//! * [`chance`]: concurrent actors, randomised.
+//! * [`trust`]: edited Helm records.
+//! * [`administrator`]: objects of an administrator.
+//! * [`watches`]: faulty watches.
+//! * [`hostile`]: objects with extreme numbers.
+//! * [`quarantine`]: repeatedly interrupted operations.
 
 mod administrator;
 mod chance;
@@ -127,7 +135,7 @@ async fn what_cannot_work_is_told_at_once_and_mended_by_a_change() {
     stage.until_state("empty", "active").await;
 }
 
-/// Who may make what belongs to the whole cluster, and take it away again, is for Kubernetes to say.
+/// Cluster-scoped objects need RBAC for creation and for deletion.
 #[tokio::test]
 async fn what_belongs_to_the_whole_cluster_is_for_whom_kubernetes_lets() {
     let stage = Stage::new().await;
@@ -147,7 +155,7 @@ async fn what_belongs_to_the_whole_cluster_is_for_whom_kubernetes_lets() {
             json!({"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": verbs});
         serde_json::from_value(json!({"metadata": {"name": "priorities"}, "rules": [rule]})).unwrap()
     };
-    // Nobody could take it away again.
+    // Without `delete` the object could never be removed.
     roles.create(&PostParams::default(), &role(&["get", "create", "patch"])).await.unwrap();
     let deployer = json!({"kind": "ServiceAccount", "namespace": SHOP, "name": "longshore-deployer"});
     let binding: ClusterRoleBinding = serde_json::from_value(json!({
@@ -181,7 +189,7 @@ async fn a_release_acts_as_its_service_account_and_nobody_else() {
     let package = stage.keep(web()).await;
     let mut nobody = spec("nobody", &package);
     nobody["serviceAccountName"] = "nobody".into();
-    // Names in other fields are for people.
+    // The other fields are only for display.
     nobody["username"] = "system:masters".into();
     stage.write("nobody", nobody).await.unwrap();
     let status = stage.until_state("nobody", "failed").await.status.unwrap();
@@ -192,7 +200,7 @@ async fn a_release_acts_as_its_service_account_and_nobody_else() {
     stage.write("forged", forged.clone()).await.unwrap();
     let status = stage.until_state("forged", "failed").await.status.unwrap();
     assert!(status.message.contains("no request"), "{}", status.message);
-    // A tenant cannot even write it.
+    // A tenant cannot write the reference at all.
     let tenant = stage.acting_as(&crate::stage::developer().impersonation());
     forged["name"] = "forged2".into();
     let release = json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "forged2"}, "spec": forged});
@@ -264,7 +272,7 @@ async fn what_others_did_is_told_and_what_is_taken_off_comes_back() {
     let package = stage.keep(web()).await;
     stage.write("web", spec("web", &package)).await.unwrap();
     stage.until_state("web", "active").await;
-    // As the helm command line would leave it.
+    // A record as the `helm` command writes it.
     let mut record = stage.of::<Secret>().get("sh.helm.release.v1.web.v1").await.unwrap();
     record.metadata = serde_json::from_value(json!({
         "name": "sh.helm.release.v1.web.v2",
@@ -279,7 +287,7 @@ async fn what_others_did_is_told_and_what_is_taken_off_comes_back() {
     .await;
 }
 
-/// A purge lets the numbers of revisions begin anew, and the helm command copies labels from one to the next.
+/// Revision numbers start again after an uninstallation, and the `helm` command copies labels from one revision to the next.
 #[tokio::test]
 async fn a_revision_of_the_same_number_that_somebody_else_made_is_not_taken_for_ours() {
     let stage = Stage::new().await;
@@ -293,7 +301,7 @@ async fn a_revision_of_the_same_number_that_somebody_else_made_is_not_taken_for_
     stage.until_state("web", "active").await;
     stage.change("web", json!({"spec": {"suspend": true}})).await;
     stage.until_state("web", "suspended").await;
-    // Both are purged, a server installs it again and dies before it says so, and the helm command upgrades.
+    // Both revisions are purged, a server reinstalls and crashes before it writes the status, and the `helm` command upgrades.
     let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
     let ours = storage.last("web").await.unwrap().unwrap();
     for revision in [1, 2] {
@@ -340,7 +348,7 @@ async fn a_pass_that_finds_nothing_new_writes_nothing() {
     let package = stage.keep(web()).await;
     stage.write("web", spec("web", &package)).await.unwrap();
     let before = stage.until_state("web", "active").await;
-    // Another server over the same cluster, which knows nothing yet.
+    // Another server on the same cluster, with empty caches.
     let fault = testkit::Fault::none();
     let other = crate::stage::releases(&stage.world, &fault).await;
     let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
@@ -411,7 +419,7 @@ async fn what_others_changed_is_told_or_put_right() {
     stage.change("web", json!({"spec": {"driftDetection": {"ignore": ignore}}})).await;
     stage.until_state("web", "active").await;
     maps.patch("web", &PatchParams::default(), &patch).await.unwrap();
-    // Everything is looked at anew.
+    // With an interval, everything is reconciled again.
     stage.change("web", json!({"spec": {"interval": "2s"}})).await;
     stage.until_state("web", "active").await;
     assert_eq!(maps.get("web").await.unwrap().data.unwrap()["greeting"], "mine");

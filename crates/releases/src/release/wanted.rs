@@ -1,4 +1,4 @@
-//! What a release wants: a chart, values, and what is to be different in what comes of them.
+//! The desired release: chart, values, and the parts of the spec that change the result.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use crate::tell::Failure;
 use crate::values::work::{Judged, ValuesPool, judge};
 use crate::values::{GatherError, InNamespace, Layers, Sensitive, Texts};
 
-/// All that an operation needs.
+/// All inputs of an operation.
 pub(crate) struct Wanted {
     pub chart: Chart,
     pub values: Arc<Members>,
-    /// md5 of the values.
+    /// MD5 of the values.
     pub hash: String,
     pub spec_hash: String,
-    /// What nobody may read in a message.
+    /// Values that messages must not reveal.
     pub sensitive: Sensitive,
-    /// The memory of the values and of what is sensitive in them.
+    /// The reservation for the values and the sensitive values.
     #[expect(dead_code, reason = "returns the bytes when it is dropped")]
     pub held: ReservedBytes,
 }
 
-/// What of a spec makes another deployment, beside chart and values.
+/// The parts of the spec, besides chart and values, that make a new deployment.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Different<'a> {
@@ -44,7 +44,7 @@ struct Different<'a> {
     paused: bool,
 }
 
-/// Of the options, those that change what is deployed. How long one waits and how much is kept makes no new revision.
+/// The options that change what is deployed. Timeouts and history limits make no new revision.
 #[derive(Serialize)]
 struct Deployable<'a> {
     skip_crds: bool,
@@ -54,7 +54,7 @@ struct Deployable<'a> {
 }
 
 impl Controller {
-    /// Fetches the chart and gathers the values, each as whoever the release acts as.
+    /// Fetches the chart, and fetches and merges the values with the identity of the release.
     pub(crate) async fn wanted(&self, pass: &Pass<'_>, identity: &Identity) -> Result<Wanted, Failure> {
         let spec = &pass.release.spec;
         let pool = self.helm.values_pool(&pass.key.namespace);
@@ -110,7 +110,7 @@ impl Controller {
 
 fn not_gathered(error: &GatherError) -> Failure {
     let (kind, reason) = match error {
-        // Whoever brings what is referred to tells nobody: it is looked for again.
+        // Nothing announces when a missing reference appears, so it is retried.
         GatherError::Values(error) if error.kind() == Kind::NotFound => (Kind::Unavailable, "BadValues"),
         GatherError::Values(error) => (error.kind(), "BadValues"),
         GatherError::Work(WorkError::Rejected(_)) => (Kind::Exhausted, EXHAUSTED),

@@ -1,4 +1,4 @@
-//! The charts of a repository, as its index has them.
+//! The charts of a repository, from its index.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct VersionEntry {
 }
 
 impl Releases {
-    /// The charts of a repository, by name.
+    /// The charts of a repository, sorted by name.
     pub async fn repo_charts(&self, actor: &Actor, repo: &str) -> Result<Vec<ChartEntry>, Error> {
         let (index, work) = self.index(actor, repo).await?;
         let needed = memory(&index);
@@ -50,7 +50,7 @@ impl Releases {
         Ok(listed.await.map_err(ChartError::from)?)
     }
 
-    /// The versions of a chart, the newest first.
+    /// The versions of a chart, newest first.
     pub async fn repo_chart(
         &self,
         actor: &Actor,
@@ -69,8 +69,7 @@ impl Releases {
         Ok(versions)
     }
 
-    /// The index of a repository, and the pool in which it is read further. A repository of all is charged to the caller's first
-    /// workspace.
+    /// The index of a repository, and the pool for reading it. For a shared repository the caller's first workspace is charged.
     async fn index(&self, actor: &Actor, repo: &str) -> Result<(Arc<Index>, Work), Error> {
         let seen = self.seen_repo(actor, repo).await?;
         let own = actor.memberships.keys().next();
@@ -84,13 +83,13 @@ impl Releases {
     }
 }
 
-/// The most memory that a list of an index' entries takes, with one entry as data beside it.
+/// An upper bound of the memory for listing an index, including one parsed entry.
 fn memory(index: &Index) -> u64 {
     let list = index.text_len().saturating_add(index.len().saturating_mul(size_of::<ChartEntry>()));
     list.saturating_add(index.text_len().min(MAX_ENTRY).saturating_mul(32)) as u64
 }
 
-/// A chart whose newest version cannot be read is left out.
+/// The entry of a chart. Charts whose newest version is unreadable are omitted.
 fn entry(index: &Index, name: &str) -> Option<ChartEntry> {
     let newest = index.get(name, "").or_else(|_| index.get(name, ">0.0.0-0")).ok()?;
     Some(ChartEntry {
@@ -105,7 +104,7 @@ fn version(entry: &ChartVersion) -> VersionEntry {
         version: entry.metadata.version.to_string(),
         app_version: entry.metadata.app_version.to_string(),
         description: entry.metadata.description.to_string(),
-        // An index that does not say when has Go's first moment there.
+        // Indexes without a time contain Go's zero time.
         created: Some(&*entry.created)
             .filter(|created| !created.starts_with("0001-"))
             .unwrap_or("")

@@ -1,4 +1,4 @@
-//! What lets one into a repository: in a Secret of the platform's own namespace, one for each time that it was given.
+//! Credentials of repositories: immutable Secrets in the platform's namespace, a new one for each change.
 
 use std::fmt;
 
@@ -16,25 +16,25 @@ use super::refused;
 use crate::Releases;
 use crate::acts::Error;
 
-/// What somebody gave. Empty texts are nothing.
+/// Credentials as the caller provides them. Empty texts are absent.
 #[derive(Clone, Default)]
 pub struct Credentials {
     pub username: String,
     pub password: String,
     pub token: String,
-    /// Those whose certificates are believed, as PEM.
+    /// CA certificates as PEM.
     pub ca: String,
-    /// The certificate by which one is known, and its key, as PEM.
+    /// The client certificate and its key as PEM.
     pub certificate: String,
     pub key: String,
-    /// Believe any certificate.
+    /// Skips TLS verification.
     pub believe_anything: bool,
 }
 
-/// The credentials of one repository: names, tokens, certificates and keys together.
+/// Maximum bytes of the credentials of one repository: names, tokens, certificates and keys.
 pub const MAX_CREDENTIALS: usize = 64 << 10;
 
-/// Not for logs.
+/// Omits the credentials, for logs.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
@@ -46,7 +46,8 @@ impl Releases {
         Api::namespaced(self.parts().clients.own(), SYSTEM_NAMESPACE)
     }
 
-    /// Keeps credentials for a repository that is about to be written, and names them in it. Answers where they are.
+    /// Stores the credentials of a repository that is about to be written, and sets the reference to them. Returns the name of the
+    /// Secret.
     pub(super) async fn admit(
         &self,
         repo: &mut HelmRepo,
@@ -98,7 +99,7 @@ impl Releases {
         Ok(Some(name))
     }
 
-    /// Forgets credentials that no repository names any more.
+    /// Deletes credentials that no repository refers to.
     pub(super) async fn forget_credentials(&self, name: Option<&str>) {
         let Some(name) = name else { return };
         if let Err(error) = self.credentials_api().delete(name, &DeleteParams::default()).await {

@@ -1,8 +1,13 @@
-//! Repositories of charts: those of a workspace, and everybody's.
+//! Chart repositories, per workspace and shared by all.
 //!
-//! Always true: what lets one in is in a Secret of the platform's own namespace, is told to nobody, and is sent nowhere else than
-//! where it was given for: another origin needs it anew.
-//! Modules in reading order: what is told ([`view`]), what lets one in ([`credentials`]), what is in them ([`charts`]).
+//! Invariants: credentials are in a Secret in the platform's namespace and are never returned. They are sent only to the origin that they
+//! were provided for: a URL with another origin needs new ones.
+//!
+//! Modules:
+//!
+//! * [`view`]: a repository as callers see it.
+//! * [`credentials`]: its credentials.
+//! * [`charts`]: its charts.
 
 pub mod charts;
 pub mod credentials;
@@ -31,40 +36,40 @@ use crate::people::account_label;
 use credentials::Credentials;
 use view::RepoView;
 
-/// A repository that somebody tells of.
+/// Input for creating a repository.
 #[derive(Debug, Default)]
 pub struct NewRepo {
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// Whose it is; empty: everybody's.
+    /// The owning workspace; empty if shared by all.
     pub workspace: String,
     pub url: String,
     pub description: String,
-    /// Speak to a registry without TLS.
+    /// Connects to an OCI registry without TLS.
     pub insecure: bool,
     pub credentials: Option<Credentials>,
-    /// Only if it answers with an index.
+    /// Fails unless the repository serves an index.
     pub check: bool,
 }
 
-/// What is to be different. What is not said stays.
+/// Input for updating a repository. Absent fields keep their value.
 #[derive(Debug, Default)]
 pub struct RepoChanges {
     pub url: Option<String>,
     pub description: Option<String>,
     pub suspended: Option<bool>,
-    /// In place of all that were given before.
+    /// Replaces all previous credentials.
     pub credentials: Option<Credentials>,
-    /// Only if it answers with an index at the new address, with the new credentials.
+    /// Fails unless the new URL serves an index with the new credentials.
     pub check: bool,
 }
 
-/// What a repository is called everywhere: no workspace has a dot in its name.
+/// The object name. It is unambiguous, because workspace names contain no dot.
 fn object_name(workspace: &str, name: &str) -> String {
     if workspace.is_empty() { name.to_owned() } else { format!("{workspace}.{name}") }
 }
 
-/// The workspace whose repository this is by its name; nothing: everybody's.
+/// The workspace in an object name; `None` if the repository is shared.
 pub fn workspace_of(repo: &str) -> Option<WorkspaceName> {
     repo.split_once('.')?.0.parse().ok()
 }
@@ -88,7 +93,7 @@ impl Releases {
         Api::all(self.parts().clients.own())
     }
 
-    /// The repositories that they may see, of one workspace or of all; everybody's among them.
+    /// The repositories that the actor may see, of one workspace or of all, including shared ones.
     pub async fn repos(&self, actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoView>, Error> {
         if let Some(name) = workspace {
             let seen = name.parse().ok().filter(|name| reads(actor, Some(name)).is_ok());
@@ -109,7 +114,7 @@ impl Releases {
         Ok(RepoView::of(&self.seen_repo(actor, name).await?))
     }
 
-    /// Tells the platform of a repository.
+    /// Creates a repository.
     pub async fn create_repo(&self, actor: &Actor, new: NewRepo) -> Result<RepoView, Error> {
         let NewRepo { name, workspace, url, description, insecure, credentials, check } = new;
         let place = place(&workspace).map_err(|()| Error::NoWorkspace(workspace.clone()))?;
@@ -199,7 +204,7 @@ impl Releases {
         }
     }
 
-    /// What does not answer is not kept, and neither is what was kept for it already.
+    /// Checks that the repository answers; otherwise deletes the credentials that were stored for it.
     async fn checked(&self, repo: &HelmRepo, check: bool, kept: Option<&str>) -> Result<(), Error> {
         if !check {
             return Ok(());
@@ -209,13 +214,13 @@ impl Releases {
             self.forget_credentials(kept).await;
         }
         answered.map_err(|error| match error.kind() {
-            // The repository may be good: nobody had the time to look.
+            // The check did not run, so the repository may be fine.
             Kind::Exhausted | Kind::Internal => error.into(),
             _ => Error::BadRepo { url: repo.spec.url.clone(), why: error.to_string() },
         })
     }
 
-    /// Refuses one more repository where a workspace has its number of them.
+    /// Fails if a workspace has reached its limit of repositories.
     async fn check_count(&self, workspace: &str) -> Result<(), Error> {
         if workspace.is_empty() {
             return Ok(());
@@ -229,7 +234,7 @@ impl Releases {
         Ok(())
     }
 
-    /// Refuses objects for a workspace that is being removed. One that is written at the same moment is collected later.
+    /// Fails if the workspace is being deleted. A concurrent write is garbage-collected later.
     pub(crate) async fn check_stays(&self, workspace: &str) -> Result<(), Error> {
         if !workspace.is_empty() && self.parts().charts.store().is_leaving(workspace).await? {
             return Err(Error::Leaving(workspace.to_owned()));
@@ -245,7 +250,7 @@ impl Releases {
         [ours].into_iter().chain(whose).chain(account).collect()
     }
 
-    /// Annotations of what belongs to a workspace: its UID, by which a later one of the same name is told apart.
+    /// Annotations of objects of a workspace: its UID, which distinguishes it from a later one of the same name.
     async fn annotations(&self, workspace: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
         if workspace.is_empty() {
             return Ok(None);
@@ -254,7 +259,7 @@ impl Releases {
         Ok(uid.map(|uid| [(WORKSPACE_UID.to_owned(), uid)].into()))
     }
 
-    /// Forgets a repository. Releases of its charts stay: those are kept.
+    /// Deletes a repository. Releases of its charts stay, because their packages are stored.
     pub async fn delete_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<(), Error> {
         let repo = self.written_repo(actor, name, seen).await?;
         let this_one = Preconditions { uid: repo.uid(), resource_version: None };
@@ -264,7 +269,7 @@ impl Releases {
         Ok(())
     }
 
-    /// A repository that they may see.
+    /// Reads a repository that the actor may see.
     async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
         let unknown = || Error::NoRepo(shortened(name));
         check_subdomain(name).map_err(|_| unknown())?;
@@ -273,7 +278,7 @@ impl Releases {
         if self.parts().charts.store().is_of_living(&found).await? { Ok(found) } else { Err(unknown()) }
     }
 
-    /// A repository that they may change, as they saw it.
+    /// Reads a repository that the actor may change, and checks the precondition.
     async fn written_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<HelmRepo, Error> {
         let repo = self.seen_repo(actor, name).await?;
         let place = place(&repo.spec.workspace).map_err(|()| Error::NoRepo(name.to_owned()))?;
@@ -285,11 +290,10 @@ impl Releases {
     }
 }
 
-/// Repositories of one workspace.
+/// Maximum number of repositories of one workspace.
 pub const MAX_REPOS: u32 = 64;
 
-/// Why a call of the platform's own failed, for the caller: what is wrong with the object where it was not valid, and no more than a
-/// reason otherwise.
+/// Maps a failed call of the platform's own identity: validation errors are passed on, for others the caller gets only a reason.
 fn refused(error: kube::Error) -> Error {
     if storage_budget::exceeded(&error).is_some() {
         return error.into();
@@ -304,7 +308,7 @@ fn refused(error: kube::Error) -> Error {
     }
 }
 
-/// Whose a repository is; nothing: everybody's.
+/// The owning workspace; `None` if shared.
 fn place(workspace: &str) -> Result<Option<WorkspaceName>, ()> {
     if workspace.is_empty() { Ok(None) } else { workspace.parse().map(Some).map_err(|_| ()) }
 }
@@ -328,7 +332,7 @@ fn may_write(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Err
     })
 }
 
-/// Scheme, host and port of an address.
+/// Scheme, host and port of a URL.
 fn origin(url: &str) -> &str {
     let after = url.find("://").map_or(0, |at| at.saturating_add(3));
     let end = url[after..].find('/').map_or(url.len(), |at| after.saturating_add(at));

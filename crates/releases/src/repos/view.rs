@@ -1,4 +1,4 @@
-//! What is told of a repository.
+//! A repository as callers see it.
 
 use kube::ResourceExt;
 use kube_types::HelmRepo;

@@ -1,6 +1,6 @@
-//! What a request says of its release. Pure.
+//! The status of a request, derived from its release. Pure: no I/O, no clock.
 //!
-//! Always true: a pass that found nothing new tells the same status, which is then not written.
+//! Invariant: a reconcile that observes no change builds the same status, which is then not written.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use kube_types::{HelmRelease, HelmReleaseStatus, HelmRequest, HelmRequestStatus}
 
 use crate::acts::view;
 
-/// What there is of the release.
+/// The result of dispatching a request.
 #[derive(Debug)]
 pub(crate) enum Found {
     Ours(Arc<HelmRelease>),
-    /// A release of that name is somebody else's.
+    /// Another owner's release has the name.
     Taken(String),
-    /// Kubernetes does not take it.
+    /// Kubernetes rejected the release.
     Refused(String),
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn status(request: &HelmRequest, found: &Found, now: Timestamp) -> He
     };
     let seen = release.status.clone().unwrap_or_default();
     copy(&mut status, request, release, &seen);
-    // It has said nothing yet, or what is told of it everywhere.
+    // Without a status the release is being dispatched; otherwise the state is the one that the API reports.
     let state = if seen.state.is_empty() { State::Dispatching } else { view::state(release, Some(request)) };
     turn(&mut status, state, reason_of(&seen), &seen.message, now);
     find(&mut status, request, now, DISPATCHED, true, "Dispatched", "");
@@ -50,7 +50,7 @@ pub(crate) fn status(request: &HelmRequest, found: &Found, now: Timestamp) -> He
     status
 }
 
-/// The release is on its way out.
+/// The status of a request whose release is being deleted.
 pub(crate) fn leaving(request: &HelmRequest, release: &HelmRelease, now: Timestamp) -> HelmRequestStatus {
     let mut status = request.status.clone().unwrap_or_default();
     status.observed_generation = request.metadata.generation;
@@ -97,7 +97,7 @@ fn refused(
     status
 }
 
-/// Why the release is ready or not.
+/// The reason of the release's `Ready` condition.
 fn reason_of(seen: &HelmReleaseStatus) -> &str {
     progress::condition(&seen.conditions, READY).map_or("Dispatched", |condition| condition.reason.as_str())
 }
@@ -133,7 +133,7 @@ fn find(
     progress::enter(conditions, sequence, transitions, &[finding], request.metadata.generation, now);
 }
 
-/// A condition of the release, as the request's own.
+/// Copies a condition of the release.
 fn mirror(
     status: &mut HelmRequestStatus,
     request: &HelmRequest,
@@ -142,7 +142,7 @@ fn mirror(
     theirs: &Condition,
 ) {
     find(status, request, now, kind, theirs.status == "True", "Release", &theirs.message);
-    // The reason is the release's own word, which no finding of ours has.
+    // The reason is the release's own, which is not among our static ones.
     if let Some(condition) = status.conditions.iter_mut().find(|condition| condition.type_ == kind) {
         condition.reason.clone_from(&theirs.reason);
     }

@@ -1,10 +1,14 @@
-//! What follows from a request by itself: the release, and how it does.
+//! The request controller: creates the release of a request and mirrors its status.
 //!
-//! A pass looks (at what watches have told), decides (pure), writes (each write can be repeated), and tells. The release is
-//! authoritative; what a request says of it is a copy.
+//! A reconcile observes (caches), decides (pure), writes (idempotent) and updates the status. The release is authoritative; the status of
+//! its request is a copy.
 //!
-//! Always true: a release is made, changed or deleted here only if it says by `requestRef` that it is this very request's.
-//! Modules in reading order: what a request asks for ([`wanted`]), how it is told ([`mirror`]), the pass itself.
+//! Invariant: a release is created, changed or deleted here only if its `requestRef` names this request, including its UID.
+//!
+//! Modules:
+//!
+//! * [`wanted`]: the desired release.
+//! * [`mirror`]: the status of the request.
 
 pub(crate) mod mirror;
 pub(crate) mod wanted;
@@ -26,19 +30,19 @@ use crate::error::{Doing, PassError};
 use crate::lead::Controller;
 use mirror::Found;
 
-/// When a release is looked at again that should have been heard of by then.
+/// Requeue delay for events that the watch should have delivered by then.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// When it is looked again whether the watch has told of what was written, should it not have said so itself.
+/// Requeue delay while the cache lacks an own write.
 pub(crate) const UNHEARD: Duration = Duration::from_secs(1);
 
-/// Annotation of a request that is being deleted: the claims that its StatefulSets made go, too.
+/// Annotation of a request that is being deleted: also delete the claims of its StatefulSets.
 pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
-/// Annotation of a request that is being deleted: nothing holds it up any more. Only the platform writes requests.
+/// Annotation of a request that is being deleted: force the deletion. Only the platform writes requests.
 pub(crate) const FORCE_DELETE: &str = "longshore.dev/force-delete";
 
-/// Annotation of a request that is being deleted: the id and the UID of the administrator of the platform who deleted it with
-/// `asAdministrator`, separated by a slash.
+/// Annotation of a request that is being deleted with `asAdministrator`: the id and UID of the platform administrator, separated by a
+/// slash.
 pub(crate) const UNINSTALL_AS_ADMINISTRATOR: &str = "longshore.dev/uninstall-as-administrator";
 
 impl Controller {
@@ -60,7 +64,7 @@ impl Controller {
         if let Found::Ours(release) = &dispatched
             && release.status.as_ref().is_none_or(|status| status.state.is_empty())
         {
-            // It was made just now, and says in a moment how it does.
+            // The release was just created and has no status yet; its first status triggers the next reconcile.
             return Ok(Next::Rest);
         }
         let status = mirror::status(&request, &dispatched, self.clock.now());
@@ -76,7 +80,7 @@ impl Controller {
         })
     }
 
-    /// Nothing is made before the finalizer is there: it is what removes it again.
+    /// Adds the finalizer. No release is created before it, because deletion depends on it.
     async fn hold_request(&self, request: Arc<HelmRequest>) -> Result<Arc<HelmRequest>, PassError> {
         if request.finalizers().iter().any(|finalizer| finalizer == REQUEST_FINALIZER) {
             return Ok(request);
@@ -91,7 +95,7 @@ impl Controller {
         Ok(Arc::new(held.doing(|| format!("hold request `{name}`"))?))
     }
 
-    /// Makes the release what the request asks for.
+    /// Creates or updates the release to match the request.
     async fn dispatch(
         &self,
         request: &HelmRequest,
@@ -110,7 +114,7 @@ impl Controller {
                         |found| whose(request, Arc::new(found)),
                     ))
                 }
-                // A namespace that is going or gone, a quota, what is not valid.
+                // E.g. the namespace is terminating or missing, a quota is exceeded, or the object is invalid.
                 Err(error) => match refusal(&error) {
                     Some(why) => {
                         tracing::warn!(
@@ -132,7 +136,7 @@ impl Controller {
         if release.metadata.deletion_timestamp.is_some() || release.spec == wanted.spec {
             return Ok(Found::Ours(release));
         }
-        // With the version that was seen: what somebody else wrote since is looked at first.
+        // Conditional on the observed `resourceVersion`: after a concurrent write the next reconcile decides again.
         let mut changed = HelmRelease::clone(&release);
         changed.spec = wanted.spec;
         let name = release.name_any();
@@ -152,7 +156,7 @@ impl Controller {
         Ok(())
     }
 
-    /// The release goes first, then the values, then the request.
+    /// Deletes the release, then the values, then the finalizer of the request.
     async fn remove_request(
         &self,
         request: &HelmRequest,
@@ -165,7 +169,7 @@ impl Controller {
         let name = &request.spec.release_name;
         let release = match release {
             Some(release) => Some(release),
-            // What the watch has not told yet may be there.
+            // The watch may not have delivered the release yet.
             None => api.get_opt(name).await.doing(|| format!("look at release `{name}`"))?.map(Arc::new),
         };
         if let Some(release) = release.filter(|release| wanted::belongs(release, request)) {
@@ -190,7 +194,7 @@ impl Controller {
         Ok(Next::Rest)
     }
 
-    /// Deletes the values of all versions.
+    /// Deletes the saved values of all versions.
     async fn forget_values(&self, request: &str) -> Result<(), PassError> {
         let secrets: Api<Secret> = Api::namespaced(self.clients.own(), SYSTEM_NAMESPACE);
         let of_request = ListParams::default().labels(&format!("{REQUEST}={request}"));
@@ -215,8 +219,8 @@ fn whose(request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
     if wanted::belongs(&release, request) { Found::Ours(release) } else { Found::Taken(release.name_any()) }
 }
 
-/// Why Kubernetes does not take a release, for the status of its request, which tenants read. The words of Kubernetes are told where
-/// they are about the object or its quota. Others may name the identity of the platform, or be those of an admission webhook.
+/// Why Kubernetes rejected a release, for the status of its request, which tenants read. The API server's message is included if it
+/// concerns the object or its quota. Other messages may name the platform's identity or come from an admission webhook.
 fn refusal(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else { return None };
     if !matches!(status.code, 400..=404 | 422) {
@@ -227,7 +231,7 @@ fn refusal(error: &kube::Error) -> Option<String> {
     Some(if told { status.message.clone() } else { reason(error).to_owned() })
 }
 
-/// What is not there need not be removed.
+/// Ignores "not found" after a deletion.
 pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -235,12 +239,12 @@ pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
     }
 }
 
-/// How long to wait for a moment; at most an hour, as clocks are set.
+/// The time until a deadline, at most one hour because clocks may be adjusted.
 pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
 }
 
-/// Whether nothing may be made of it before the finalizer is there.
+/// Whether the release has our finalizer. No object is created before it.
 pub(crate) fn is_held(release: &HelmRelease) -> bool {
     release.finalizers().iter().any(|finalizer| finalizer == RELEASE_FINALIZER)
 }

@@ -1,4 +1,4 @@
-//! The release that a request asks for. Pure.
+//! The desired release of a request. Pure: no I/O, no clock.
 
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -6,7 +6,7 @@ use kube_types::marks::{MANAGED_BY, RELEASE_FINALIZER, WORKSPACE};
 use kube_types::release::{RequestRef, Source};
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmReleaseSpec, HelmRequest, HelmRequestSpec};
 
-/// The release as the request wants it, with the finalizer from the beginning.
+/// Builds the release, including its finalizer.
 pub(crate) fn release(request: &HelmRequest) -> HelmRelease {
     let labels = [
         (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned()),
@@ -25,7 +25,7 @@ pub(crate) fn release(request: &HelmRequest) -> HelmRelease {
     }
 }
 
-/// Of all that a release can say, what the request says. The chart is the package that was found when it was asked for.
+/// Builds the spec of the release. The chart is the package resolved when the request was made.
 pub(crate) fn spec(request: &HelmRequest) -> HelmReleaseSpec {
     let HelmRequestSpec {
         release_name,
@@ -71,7 +71,7 @@ pub(crate) fn spec(request: &HelmRequest) -> HelmReleaseSpec {
     }
 }
 
-/// Whether the release is this very request's.
+/// Whether the release belongs to this request, by name and UID.
 pub(crate) fn belongs(release: &HelmRelease, request: &HelmRequest) -> bool {
     let says = release.spec.request_ref.as_ref();
     says.is_some_and(|says| {

@@ -1,4 +1,4 @@
-//! Fingerprints: of the values alone, and of all that an operation depends on.
+//! Hashes of the values, and of all inputs of an operation.
 
 use aws_lc_rs::digest;
 use helm_template::data::Members;
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use super::canonical;
 
-/// SHA-256 over the chart's digest, the values and the options: what has to change for there to be something to do.
+/// SHA-256 over the chart's digest, the values and the options. An operation is needed when it changes.
 pub fn spec_hash(chart_digest: &str, values: &Members, options: &impl Serialize) -> String {
     let options = serde_json::to_value(options).expect("options are plain data");
     let mut context = digest::Context::new(&digest::SHA256);
-    // With their lengths, so that nothing can move from one into the other.
+    // Each part is prefixed with its length, so that content cannot move between parts.
     for part in [chart_digest, &canonical(values), &sorted(&options)] {
         context.update(&part.len().to_be_bytes());
         context.update(part.as_bytes());
@@ -20,12 +20,12 @@ pub fn spec_hash(chart_digest: &str, values: &Members, options: &impl Serialize)
     hex(context.finish().as_ref())
 }
 
-/// KubeSphere's fingerprint of values. It guards nothing.
+/// MD5 of the values, as KubeSphere computes it. Not used for security.
 pub fn md5(text: &[u8]) -> String {
     hex(&Md5::digest(text))
 }
 
-/// JSON with the members in order, whatever order they came in.
+/// Canonical JSON with sorted keys.
 fn sorted(value: &Value) -> String {
     match value {
         Value::Object(members) => {

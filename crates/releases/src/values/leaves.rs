@@ -1,14 +1,14 @@
-//! Values leaf by leaf: what is no map or list, or an empty one, by its JSON pointer.
+//! The leaves of values by JSON pointer: scalars, empty maps and empty lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
 
 use helm_template::data::{Data, Members};
 
-/// What an entry of a map takes beside its key, and an item of a list.
+/// Memory of a map entry besides its key, and of a list item.
 const ENTRY_BYTES: usize = 112;
 const ITEM_BYTES: usize = 32;
-/// What a text takes beside its bytes.
+/// Memory of a text besides its bytes.
 const TEXT_BYTES: usize = 16;
 
 pub fn of(values: &Members) -> BTreeMap<String, Data> {
@@ -19,7 +19,7 @@ pub fn of(values: &Members) -> BTreeMap<String, Data> {
     found
 }
 
-/// The bytes of all pointers and texts, without making them: a long key counts for each leaf below it.
+/// The total bytes of all pointers and texts, computed without building them. A long key counts once for each leaf below it.
 pub fn bytes(values: &Members) -> usize {
     values
         .iter()
@@ -32,7 +32,7 @@ fn bytes_below(value: &Data, pointer: usize) -> usize {
             sum.saturating_add(bytes_below(value, pointer.saturating_add(key.len()).saturating_add(1)))
         }),
         Data::List(items) if !items.is_empty() => {
-            // An index has some digits.
+            // Room for the digits of an index.
             items
                 .iter()
                 .fold(0_usize, |sum, item| sum.saturating_add(bytes_below(item, pointer.saturating_add(8))))
@@ -42,10 +42,10 @@ fn bytes_below(value: &Data, pointer: usize) -> usize {
     }
 }
 
-/// About how many bytes of memory parsed values take.
+/// Approximate memory of parsed values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Maps and lists, which each copy of the values has.
+    /// Maps and lists, which each copy has.
     pub structure: usize,
     /// Texts, which copies share.
     pub texts: usize,
@@ -58,7 +58,7 @@ impl Weight {
         weight
     }
 
-    /// With so many copies.
+    /// The total for this number of copies.
     pub fn bytes(self, copies: usize) -> usize {
         self.structure.saturating_mul(copies).saturating_add(self.texts)
     }
@@ -88,7 +88,7 @@ impl Weight {
     }
 }
 
-/// The pointer of a member or an element.
+/// The pointer of a member or element.
 pub fn below(pointer: &str, key: &str) -> String {
     let mut below = pointer.to_owned();
     push(&mut below, key);
@@ -122,7 +122,7 @@ fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
     }
 }
 
-/// The leaves at or below these places. Values that no place leads to are not walked.
+/// The leaves at or below these pointers. Other subtrees are not visited.
 pub fn within<'v>(values: &'v Members, places: &BTreeSet<String>) -> Vec<&'v Data> {
     let mut search = Within { places, pointer: String::new(), found: Vec::new() };
     if !places.is_empty() {

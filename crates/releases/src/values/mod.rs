@@ -1,13 +1,13 @@
-//! The values of a release: layers from several places, one over the other, as Helm lays files of values over each other.
+//! The values of a release: layers from several sources, merged as Helm merges values files.
 //!
-//! From the weakest: `valuesFrom` in its order, `values` (base64), `valuesRef`, `valuesObject`.
+//! In ascending precedence: `valuesFrom` in its order, `values` (base64), `valuesRef`, `valuesObject`.
 //!
-//! Texts are fetched first and merged afterwards, on the renderer's pool ([`work`]), because what is parsed takes many times the memory of
-//! its text.
+//! Texts are fetched first and merged afterwards on the renderer's pool ([`work`]), because parsed values take many times the memory of
+//! their text.
 //!
-//! Always true: an error names the reference, and nothing of what stands there; [`Gathered`] knows which of its leaves came
-//! from a Secret of somebody's.
-//! Elsewhere: who may read a reference ([`read`]: whose client it is), what of all this nobody may see ([`sensitive`]).
+//! Invariants: an error names the reference and never its content. [`Gathered`] records which leaves came from a tenant's Secret.
+//!
+//! See also: reading references with the right client ([`read`]), masking ([`sensitive`]).
 
 pub(crate) mod hash;
 pub(crate) mod leaves;
@@ -38,17 +38,17 @@ use leaves::Weight;
 pub use read::{Contents, InNamespace, Reader, Unread};
 pub use sensitive::Sensitive;
 
-/// The key of a ConfigMap or Secret that has the values, where nothing else is said.
+/// The default key of a `ConfigMap` or Secret.
 pub const KEY: &str = "values.yaml";
 
-/// Where the values of a release are.
+/// The sources of a release's values.
 #[derive(Clone, Copy, Debug)]
 pub struct Layers<'a> {
     pub values_from: &'a [ValuesReference],
     /// YAML in base64.
     pub values: &'a str,
     pub values_ref: Option<&'a Reference>,
-    /// We wrote that Secret ourselves, to keep what came through a door: nothing in it is a secret for being there.
+    /// The Secret was written by the platform for a request, so its values are not sensitive merely because they are in a Secret.
     pub values_ref_is_ours: bool,
     pub values_object: Option<&'a Map<String, Value>>,
 }
@@ -65,28 +65,28 @@ impl<'a> Layers<'a> {
     }
 }
 
-/// All values together.
+/// Merged values.
 #[derive(Clone, PartialEq)]
 pub struct Gathered {
     pub values: Members,
-    /// Which leaves came from a Secret of somebody's, as JSON pointers.
+    /// JSON pointers of the leaves that came from a tenant's Secret.
     pub from_secrets: BTreeSet<String>,
-    /// The md5 of the values: of the text where there is but one, as KubeSphere has it.
+    /// MD5 of the values, or of the text if there is only one layer, as in KubeSphere.
     pub hash: String,
 }
 
-/// Values are not for logs.
+/// Omits the values, for logs.
 impl fmt::Debug for Gathered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gathered").field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 
-/// Why the values cannot be had. The words name places, and repeat nothing of what stands there.
+/// Why values cannot be read. Names paths, never content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {why}")]
 pub struct ValuesError {
-    /// `spec.valuesFrom[1]`
+    /// The path in the spec, e.g. `spec.valuesFrom[1]`.
     pub place: String,
     pub why: String,
     kind: Kind,
@@ -107,10 +107,10 @@ impl ValuesError {
 pub enum GatherError {
     #[error(transparent)]
     Values(#[from] ValuesError),
-    /// There is no memory, slot or time for them now.
+    /// The pool has no memory, slot or time for them.
     #[error("the values cannot be read now: {0}")]
     Work(#[from] WorkError),
-    /// The work was stopped by its host, which knows why.
+    /// The admission callback stopped the work.
     #[error("{0}")]
     Stopped(Str),
 }
@@ -119,13 +119,13 @@ pub enum GatherError {
 struct Layer {
     place: String,
     text: Vec<u8>,
-    /// The path of the one value that it sets.
+    /// The path of the single value that it sets.
     target: Option<String>,
-    /// From a Secret of the tenant's.
+    /// Whether it comes from a tenant's Secret.
     secret: bool,
 }
 
-/// The texts of all layers, from the weakest.
+/// The texts of all layers, in ascending precedence.
 #[derive(Default)]
 pub struct Texts {
     layers: Vec<Layer>,
@@ -133,12 +133,12 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Bytes of all texts.
+    /// Total bytes of the texts.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One text of a caller's.
+    /// A single text of a caller.
     pub fn one(place: &str, text: String) -> Self {
         let mut texts = Self::default();
         texts.push_unchecked(Layer {
@@ -150,7 +150,7 @@ impl Texts {
         texts
     }
 
-    /// With another text over it.
+    /// Adds a text with the highest precedence.
     #[must_use]
     pub fn over(mut self, place: &str, text: String) -> Self {
         self.push_unchecked(Layer {
@@ -167,7 +167,7 @@ impl Texts {
         self.layers.push(layer);
     }
 
-    /// Refuses what is too much together before the next text is fetched.
+    /// Adds a layer. Fails if the total exceeds the limit, before the next text is fetched.
     fn push(&mut self, layer: Layer, reserve: &mut Reserve<'_>) -> Result<(), GatherError> {
         let bytes = self.bytes.saturating_add(layer.bytes());
         if bytes > LAYERS_BYTES {
@@ -189,8 +189,7 @@ impl Layer {
 /// Reserves memory for texts as they are fetched.
 pub type Reserve<'r> = dyn FnMut(u64) -> Result<(), WorkError> + Send + 'r;
 
-/// The texts of all layers. `theirs` reads what the release refers to, as the release's own identity; `ours` reads what we
-/// keep for it.
+/// Fetches the texts of all layers. `theirs` reads references with the release's identity; `ours` reads values that the platform saved.
 pub async fn fetch(
     layers: &Layers<'_>,
     theirs: &impl Reader,
@@ -224,14 +223,14 @@ pub async fn fetch(
         texts.push(whole("spec.valuesRef", text, !layers.values_ref_is_ours), reserve)?;
     }
     if let Some(object) = layers.values_object {
-        // By way of JSON, so that numbers are what they would be in a file.
+        // Through JSON, so that numbers are parsed as in a file.
         let text = Value::Object(object.clone()).to_string();
         texts.push(whole("spec.valuesObject", text.into_bytes(), false), reserve)?;
     }
     Ok(texts)
 }
 
-/// All layers, one over the other. Memory is reserved before it is allocated.
+/// Merges all layers. Memory is reserved before it is allocated.
 pub fn merge(texts: Texts, admission: &dyn Admission) -> Result<Gathered, GatherError> {
     let mut pile = Pile::new(admission);
     for Layer { place, text, target, secret } in texts.layers {
@@ -244,7 +243,7 @@ pub fn merge(texts: Texts, admission: &dyn Admission) -> Result<Gathered, Gather
     Ok(pile.gathered())
 }
 
-/// A key of an object that is referred to.
+/// A reference to one key of an object.
 struct Named<'a> {
     place: &'a str,
     kind: ValuesKind,
@@ -253,7 +252,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// What stands there; `None` if it is missing and may be.
+    /// Reads the text; `None` if it is missing and optional.
     async fn text(&self, reader: &impl Reader, optional: bool) -> Result<Option<Vec<u8>>, ValuesError> {
         let Self { place, kind, name, key } = self;
         let missing = |why: String| {
@@ -277,41 +276,41 @@ impl Named<'_> {
     }
 }
 
-/// Bytes of all layers of a release together, as their texts have them.
+/// Maximum bytes of all layers of a release.
 const LAYERS_BYTES: usize = 4 << 20;
 
-/// Memory of the maps and lists of the parsed values.
+/// Maximum memory of the maps and lists of the merged values.
 const PARSED_BYTES: usize = 8 << 20;
-/// The same of everything that is parsed of the layers, before one is laid over the other.
+/// Maximum memory of the maps and lists of all parsed documents.
 const DECODED_BYTES: usize = 64 << 20;
 
-/// Bytes of the values leaf by leaf, each with its pointer: once, and over all layers that are compared so.
+/// Maximum bytes of the leaves with their pointers: for one comparison, and over all comparisons.
 const LEAVES_BYTES: usize = 32 << 20;
 const COMPARED_BYTES: usize = 512 << 20;
 
-/// Memory that parsing takes for each byte of text.
+/// Memory for parsing per byte of text.
 const PARSED_FACTOR: usize = 32;
-/// Memory that parsing a document with aliases takes beyond that: the parser accepts that they make up to 400,000 values, and some more
-/// for each byte of text.
+/// Additional memory for parsing a document with aliases: the parser permits them to expand to 400,000 values, and some more per byte of
+/// text.
 const ALIASES_BYTES: usize = 48 << 20;
 const ALIASES_FACTOR: usize = 160;
-/// The longest document with aliases.
+/// Maximum length of a document with aliases.
 const ALIASED_BYTES: usize = 256 << 10;
 
-/// Layers as they are laid.
+/// Accumulates layers.
 struct Pile<'a> {
     admission: &'a dyn Admission,
     /// Memory reserved so far.
     reserved: usize,
-    /// Memory of what was parsed so far.
+    /// Memory of all documents parsed so far.
     decoded: usize,
     /// Bytes of the texts so far.
     bytes: usize,
-    /// Bytes of leaves that were compared so far.
+    /// Bytes of the leaves compared so far.
     compared: usize,
     values: Members,
     from_secrets: BTreeSet<String>,
-    /// The text of the only layer so far.
+    /// The text of the first layer while it is the only one.
     only: Option<Vec<u8>>,
     layers: usize,
 }
@@ -331,7 +330,7 @@ impl<'a> Pile<'a> {
         }
     }
 
-    /// Reserves memory for the texts so far and `more`, where that was not done yet.
+    /// Reserves memory for the texts so far and for `more`, minus what is reserved already.
     fn ensure(&mut self, more: usize) -> Result<(), GatherError> {
         let needed = self.bytes.saturating_mul(PARSED_FACTOR).saturating_add(more);
         let missing = needed.saturating_sub(self.reserved);
@@ -353,8 +352,7 @@ impl<'a> Pile<'a> {
         self.check(place)
     }
 
-    /// The values in a text, of all its documents one over the other. What a parser says may quote the text; that there is
-    /// something wrong has to do.
+    /// Parses all documents of a text and merges them. The error omits the parser's message, which may quote the text.
     fn read(&mut self, place: &str, text: &[u8]) -> Result<Members, GatherError> {
         let no_map = || ValuesError::invalid(place, "the values are no YAML, or no map");
         let mut values = Members::new();
@@ -368,7 +366,7 @@ impl<'a> Pile<'a> {
                 }
                 self.ensure(document.len().saturating_mul(ALIASES_FACTOR).saturating_add(ALIASES_BYTES))?;
             }
-            // One document is the same to each version of Helm.
+            // All versions of Helm parse a single document alike.
             let over = read_values(&document, Profile::Helm3).map_err(|_| no_map())?;
             self.decoded = self.decoded.saturating_add(Weight::of(&over).structure);
             if self.decoded > DECODED_BYTES {
@@ -380,7 +378,7 @@ impl<'a> Pile<'a> {
         Ok(values)
     }
 
-    /// As Flux does it: `--set PATH=TEXT`, or `--set-string` if the text is in quotes.
+    /// Sets one value as Flux does: `--set PATH=TEXT`, or `--set-string` if the text is quoted.
     fn set(&mut self, place: &str, path: &str, text: &[u8], secret: bool) -> Result<(), GatherError> {
         let text =
             std::str::from_utf8(text).map_err(|_| ValuesError::invalid(place, "the value is no text"))?;
@@ -401,7 +399,7 @@ impl<'a> Pile<'a> {
         self.check(place)
     }
 
-    /// Counts a text before it is read.
+    /// Counts a text before it is parsed.
     fn grow(&mut self, place: &str, bytes: usize) -> Result<(), GatherError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > LAYERS_BYTES {
@@ -411,7 +409,7 @@ impl<'a> Pile<'a> {
         self.ensure(0)
     }
 
-    /// Refuses values that take too much parsed, or leaf by leaf, which is how they are compared.
+    /// Fails if the parsed values or their leaves exceed the limits.
     fn check(&mut self, place: &str) -> Result<(), GatherError> {
         if Weight::of(&self.values).structure > PARSED_BYTES {
             let why = format!("the parsed values take more than {PARSED_BYTES} bytes");
@@ -432,7 +430,7 @@ impl<'a> Pile<'a> {
         self.layers = self.layers.saturating_add(1);
     }
 
-    /// Leaves that a change makes other than they were are the layer's.
+    /// Applies a change and attributes the leaves that it changes to the layer.
     fn changed(
         &mut self,
         secret: bool,
@@ -445,7 +443,7 @@ impl<'a> Pile<'a> {
         let before = leaves::of(&self.values);
         change(&mut self.values)?;
         if leaves::bytes(&self.values) > LEAVES_BYTES {
-            // Refused right after this.
+            // The caller's `check` fails next.
             return Ok(());
         }
         self.ensure(self.compared_bytes().saturating_mul(3))?;
@@ -458,7 +456,7 @@ impl<'a> Pile<'a> {
         Ok(())
     }
 
-    /// Memory of the values leaf by leaf.
+    /// Memory of the values as leaves.
     fn compared_bytes(&self) -> usize {
         leaves::bytes(&self.values).saturating_add(Weight::of(&self.values).structure)
     }
@@ -473,12 +471,12 @@ impl<'a> Pile<'a> {
     }
 }
 
-/// Whether a document may have aliases.
+/// Whether a document may contain aliases.
 fn has_aliases(document: &[u8]) -> bool {
     document.contains(&b'&') && document.contains(&b'*')
 }
 
-/// Values as JSON, the same for the same values.
+/// Canonical JSON of the values.
 fn canonical(values: &Members) -> String {
     json::write(&Data::Map(values.clone()), json::Style::Raw)
         .expect("values that were read from YAML can be written as JSON")

@@ -1,4 +1,4 @@
-//! Reading what a release refers to, as whoever's client it is.
+//! Reads the objects that values refer to, with a given client.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,10 +10,10 @@ use kube::{Api, Client};
 use kube_apply::error::kind_of;
 use kube_types::release::ValuesKind;
 
-/// Keys of a ConfigMap or Secret, with what stands there.
+/// The keys of a `ConfigMap` or Secret and their content.
 pub type Contents = BTreeMap<String, Vec<u8>>;
 
-/// Why something cannot be read, in the cluster's words, which name objects and people only.
+/// Why an object cannot be read, in the API server's words, which name only objects and users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
     pub kind: Kind,
@@ -32,7 +32,7 @@ impl From<kube::Error> for Unread {
 }
 
 pub trait Reader: Sync {
-    /// The contents of an object in the release's own namespace; `None` if there is no such object.
+    /// Reads an object in the release's namespace; `None` if it does not exist.
     fn read(
         &self,
         kind: ValuesKind,
@@ -40,7 +40,7 @@ pub trait Reader: Sync {
     ) -> impl Future<Output = Result<Option<Contents>, Unread>> + Send;
 }
 
-/// Objects of one namespace, by a client that acts as somebody.
+/// Reads the objects of one namespace with this client's identity.
 #[derive(Clone)]
 pub struct InNamespace {
     pub client: Client,

@@ -1,4 +1,4 @@
-//! Which values a chart's schema says are secrets: `writeOnly: true`, or `format: password`.
+//! Values that a chart's schema marks as secret: `writeOnly: true` or `format: password`.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use helm_template::json;
 
 use super::leaves::below;
 
-/// How many parts of schemas and values are looked at, and how deep: a schema may refer to itself.
+/// Limits on visited schema and value nodes, and on depth: schemas may be recursive.
 const MOST_STEPS: usize = 1_000_000;
 const DEEPEST: usize = 64;
 
-/// The values that the schemas of a chart and of its subcharts call secret, as JSON pointers. All of them, which is the empty pointer,
-/// where the schemas say too much about too many values.
+/// JSON pointers of the values that the schemas of a chart and its subcharts mark as secret. If the limit is exceeded, the empty pointer,
+/// which means all values.
 pub fn secrets(chart: &Chart, values: &Members) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut steps = MOST_STEPS;
@@ -24,14 +24,14 @@ pub fn secrets(chart: &Chart, values: &Members) -> BTreeSet<String> {
     found
 }
 
-/// Bytes of all schemas of a chart and of its subcharts.
+/// Total bytes of the schemas of a chart and its subcharts.
 pub fn bytes(chart: &Chart) -> usize {
     let own = chart.schema.as_ref().map_or(0, |schema| schema.len());
     chart.dependencies.iter().map(bytes).fold(own, usize::saturating_add)
 }
 
 fn look(chart: &Chart, values: &Members, pointer: &str, found: &mut BTreeSet<String>, steps: &mut usize) {
-    // A schema that cannot be read has been refused where values are checked.
+    // An unreadable schema was rejected during validation.
     if let Some(root) = chart.schema.as_ref().and_then(|schema| json::parse(schema).ok()) {
         Search { root: &root, found, steps }.part(&root, Node::Map(values), pointer, DEEPEST);
     }
@@ -43,7 +43,7 @@ fn look(chart: &Chart, values: &Members, pointer: &str, found: &mut BTreeSet<Str
     }
 }
 
-/// A value, without owning the map that all values are.
+/// A borrowed value; the root is a map without a `Data` around it.
 #[derive(Clone, Copy)]
 enum Node<'v> {
     Map(&'v Members),
@@ -68,13 +68,13 @@ struct Search<'s> {
 }
 
 impl<'s> Search<'s> {
-    /// Counts a part of a schema or a value; false if there have been too many.
+    /// Counts a visited node; false when the limit is reached.
     fn step(&mut self) -> bool {
         *self.steps = self.steps.saturating_sub(1);
         *self.steps > 0
     }
 
-    /// Whatever applies under some condition is taken to apply: better one mask too many.
+    /// Conditional subschemas are treated as applying: masking too much is safer.
     fn part(&mut self, schema: &'s Data, value: Node<'_>, pointer: &str, deeper: usize) {
         if deeper == 0 || !self.step() {
             return;
@@ -124,7 +124,7 @@ impl<'s> Search<'s> {
             self.part(part, value.into(), pointer, deeper);
             return;
         }
-        // Whether a pattern fits is not asked: better one mask too many.
+        // Patterns are treated as matching: masking too much is safer.
         let patterns = schema.get("patternProperties").and_then(Data::as_map);
         for part in patterns.into_iter().flat_map(|patterns| patterns.values()) {
             self.part(part, value.into(), pointer, deeper);
@@ -148,7 +148,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// A part of the same document: `#/definitions/x`.
+    /// Resolves a reference within the same document, e.g. `#/definitions/x`.
     fn refers_to(&self, reference: &str) -> Option<&'s Data> {
         let mut place = self.root;
         for key in reference.strip_prefix('#')?.split('/').skip(1) {

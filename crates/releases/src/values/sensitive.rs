@@ -1,11 +1,10 @@
-//! What nobody may see of a release, and its removal from what is shown.
+//! Sensitive values of a release, and masking.
 //!
-//! A value is sensitive when a schema says so, when it came from a Secret, or when it equals what a rendered Secret holds.
-//! From eight characters on it is looked for everywhere, also in the forms that it takes on the way: base64, at any
-//! offset, and JSON's escapes. A shorter one is masked where the values have it: to look for `on` everywhere would leave
-//! nothing to read, and tell what it is.
+//! A value is sensitive if a schema says so, if it came from a Secret, or if a rendered Secret contains it. Texts of eight or more
+//! characters are masked wherever they occur, including as base64 at any offset and with JSON escapes. Shorter ones are masked only at
+//! their place in the values: replacing every `on` would make the output unreadable and reveal the value.
 //!
-//! Always true: no sensitive text of eight characters or more is in what comes out of a mask.
+//! Invariant: no sensitive text of eight or more characters is in the output of a mask.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,22 +17,22 @@ use serde_json::{Map, Value};
 
 use super::{Gathered, leaves, schema};
 
-/// How many characters a text has at least that is looked for everywhere.
+/// The minimum length of texts that are masked everywhere, in characters.
 const LONG: usize = 8;
 
-/// So many places of sensitive values are recorded one by one, and so many bytes.
+/// Limits on recorded pointers: number and bytes.
 const MOST_POINTERS: usize = 64;
 const POINTERS_SIZE: usize = 4096;
 
-/// What is to be masked.
+/// The mask of a release.
 pub struct Sensitive {
-    /// Where the release's values are sensitive, with all that is below.
+    /// Pointers of the sensitive values, including everything below.
     pointers: BTreeSet<String>,
     texts: Vec<String>,
     mask: Mask,
 }
 
-/// Not for logs, of all things.
+/// Omits the values, for logs.
 impl fmt::Debug for Sensitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sensitive").finish_non_exhaustive()
@@ -41,26 +40,26 @@ impl fmt::Debug for Sensitive {
 }
 
 impl Sensitive {
-    /// What is sensitive in a release: by its chart, its values, and the objects that came of them.
+    /// The mask of a release from its chart, its values and its rendered objects.
     pub fn of(chart: &Chart, gathered: &Gathered, rendered: &[Object]) -> Self {
         Self::at(Self::places(chart, gathered), &gathered.values, rendered)
     }
 
-    /// Where the values of a release are sensitive: by its chart, and because they came from a Secret.
+    /// Pointers of the sensitive values, by the chart's schemas and by origin in a Secret.
     pub fn places(chart: &Chart, gathered: &Gathered) -> BTreeSet<String> {
         let mut pointers = gathered.from_secrets.clone();
         pointers.extend(schema::secrets(chart, &gathered.values));
         pointers
     }
 
-    /// What is sensitive where it was recorded which values are, or in all values where it was not.
+    /// The mask for recorded pointers. The empty pointer masks all values.
     pub fn at(pointers: BTreeSet<String>, values: &Members, rendered: &[Object]) -> Self {
         let within = leaves::within(values, &pointers).into_iter();
         let texts: Vec<String> = within.filter_map(said).filter(|text| is_long(text)).collect();
         Self { mask: Mask::new(rendered, &texts), texts, pointers }
     }
 
-    /// Where the values are sensitive, to be recorded; the empty pointer, which is all of them, where there are too many.
+    /// The pointers to record; the empty pointer, which means all values, if there are too many.
     pub fn pointers(&self) -> Vec<String> {
         let size: usize = self.pointers.iter().map(String::len).sum();
         if self.pointers.len() > MOST_POINTERS || size > POINTERS_SIZE {
@@ -69,22 +68,22 @@ impl Sensitive {
         self.pointers.iter().cloned().collect()
     }
 
-    /// What is sensitive in objects alone, where nothing is known of values.
+    /// The mask of objects whose values are not known.
     pub fn of_objects<'a>(objects: impl IntoIterator<Item = &'a Object>) -> Self {
         Self { pointers: BTreeSet::new(), texts: Vec::new(), mask: Mask::new(objects, &[]) }
     }
 
-    /// The values that are to be found nowhere, for those who mask by themselves.
+    /// The texts to mask, for callers with their own mask.
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// The release's values, with what is sensitive masked.
+    /// Masks the values of a release.
     pub fn mask_values(&self, values: &Value) -> Value {
         self.masked(values, "")
     }
 
-    /// An object, with the long sensitive texts masked; of a Secret everything that it holds.
+    /// Masks long sensitive texts in an object; in a Secret, all data.
     pub fn mask(&self, object: &Value) -> Value {
         self.mask.pair(Some(object), None).0.unwrap_or_default()
     }
@@ -120,7 +119,7 @@ fn is_long(text: &str) -> bool {
     text.chars().nth(LONG - 1).is_some()
 }
 
-/// A leaf as the text that it is somewhere else; truth and nothing are no secrets.
+/// A leaf as it appears in other texts. Booleans and nulls are not sensitive.
 fn said(value: &Data) -> Option<String> {
     match value {
         Data::String(text) => Some(text.to_string()),

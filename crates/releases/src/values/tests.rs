@@ -1,4 +1,4 @@
-//! Layers over each other, and what is said of those that cannot be read.
+//! Merging layers, and errors of unreadable ones.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ async fn each_layer_lies_over_the_one_before() {
             "db": {"ports": [null, 5432]}, "code": "007", "f": 1.5,
         })
     );
-    // The password was taken back; the hole in the list is the Secret's doing.
+    // The password was removed again; the null in the list comes from the Secret.
     let secret: Vec<&str> = all.from_secrets.iter().map(String::as_str).collect();
     assert_eq!(secret, ["/b/c", "/b/e", "/code", "/db/ports/0", "/db/ports/1"]);
     assert!(!format!("{all:?}").contains("from-secret"));
@@ -102,7 +102,7 @@ async fn what_came_through_a_door_is_no_secret_for_being_kept_in_one() {
     let layers = Layers { values_ref: Some(&reference), values_ref_is_ours: true, ..nothing() };
     let all = gather(&layers, &Shelf::default(), &kept).await.unwrap();
     assert_eq!((shown(&all), all.from_secrets.len()), (json!({"a": "b"}), 0));
-    // The same reference in a hand-written release is read as its own identity.
+    // In a hand-written release the same reference is read with the release's identity.
     let layers = Layers { values_ref_is_ours: false, ..layers };
     let error = gather(&layers, &Shelf::default(), &kept).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);

@@ -1,4 +1,4 @@
-//! Parsing, merging and judging values, with the share of a flow of the renderer's pool.
+//! Parses, merges and evaluates values on the renderer's pool, in the share of a flow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,28 +17,29 @@ use super::{
     GatherError, Gathered, Layers, Reader, Sensitive, Texts, fetch, has_aliases, merge, schema, spec_hash,
 };
 
-/// Texts below this size are worked on at once: they take less than a millisecond.
+/// Texts below this size are processed inline: they take less than a millisecond.
 const INLINE_BYTES: usize = 8 << 10;
-/// The longest time for the values of one release.
+/// Time limit for the values of one release.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// Parsed values are in the operation, in the record that it makes and in the one that it writes.
+/// Copies of parsed values: in the operation, in the record that it builds, and in the one that it writes.
 const COPIES: usize = 3;
-/// What is looked for takes so many bytes for each of its own in the forms that it is looked for, up to a limit in the automaton.
+/// Memory of a mask: `FORMS` bytes per byte of text for the encoded forms, and `AUTOMATON_FACTOR` bytes per byte of forms, of which at
+/// most `AUTOMATON_BYTES` count.
 const FORMS: usize = 12;
 const AUTOMATON_FACTOR: usize = 40;
 const AUTOMATON_BYTES: usize = 1 << 20;
 
-/// The values of a release and what follows from them.
+/// The values of a release and what is derived from them.
 pub struct Judged {
     pub values: Arc<Members>,
     pub hash: String,
     pub spec_hash: String,
     pub sensitive: Sensitive,
-    /// Memory that all of it takes while an operation has it.
+    /// The memory of all of it while an operation holds it.
     pub bytes: u64,
 }
 
-/// The pool of a renderer, for one flow.
+/// The renderer's pool for one flow.
 #[derive(Clone)]
 pub struct ValuesPool {
     renderer: Renderer,
@@ -50,12 +51,12 @@ impl ValuesPool {
         Self { renderer: renderer.clone(), flow: flow.to_owned() }
     }
 
-    /// Reserves what an operation holds.
+    /// Reserves the memory that an operation holds.
     pub fn hold(&self, bytes: u64) -> Result<ReservedBytes, WorkError> {
         Ok(self.renderer.operations().hold(&self.flow, bytes)?)
     }
 
-    /// The texts of all layers, and the reservation of their bytes.
+    /// Fetches the texts of all layers, and reserves their bytes.
     pub async fn fetch(
         &self,
         layers: &Layers<'_>,
@@ -69,7 +70,7 @@ impl ValuesPool {
         Ok((texts, held))
     }
 
-    /// Merges texts and works on the result: at once where they are short, else on the pool.
+    /// Merges texts and processes the result: inline if they are short, else on the pool.
     pub async fn merge<T: Send + 'static>(
         &self,
         texts: Texts,
@@ -91,7 +92,7 @@ impl ValuesPool {
     }
 }
 
-/// What follows from the values of a release of this chart.
+/// Derives hashes and mask from the values of a release of this chart.
 pub fn judge(
     chart: &Chart,
     digest: &str,
@@ -112,7 +113,7 @@ pub fn judge(
     Ok(Judged { values: Arc::new(values), hash, spec_hash, sensitive, bytes })
 }
 
-/// About what the mask of the values at these places takes.
+/// Approximate memory of the mask for the values at these pointers.
 fn mask_bytes(values: &Members, places: &BTreeSet<String>) -> usize {
     let texts = leaves::within(values, places);
     let texts =

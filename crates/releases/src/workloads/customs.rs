@@ -1,14 +1,11 @@
-//! How objects of kinds that are not Kubernetes' own stand: those of an operator or of Knative, which say by a condition `Ready`
-//! whether they are.
+//! Readiness of custom resources, e.g. of operators or Knative, from their `Ready` condition.
 //!
-//! Nobody knows beforehand which kinds these are, and the platform itself may read none of them. So there is a watch for each
-//! kind and namespace that the record of some release names, as whoever that release acts as; it ends with the last release
-//! that needs it.
+//! The kinds are not known in advance, and the platform itself may not read them. So there is one watch per kind, namespace and identity
+//! of a release whose record names such objects. It ends with the last release that needs it.
 //!
-//! Always true: a watch that is refused, or whose kind is served no more, ends with one line in the log and is not begun
-//! again before the release is deployed anew (or, for a kind that went, looked at whole). There are never more than [`MOST`]
-//! of them, and [`MOST_OF_ONE`] for the releases of one namespace: what comes on top counts as ready, and the status says that
-//! nobody knows.
+//! Invariants: a watch that is rejected, or whose kind is no longer served, ends with one log line. The next deployment of the release
+//! restarts it; so does the next full reconcile if the kind was not served. There are at most [`MOST`] watches, and [`MOST_OF_ONE`] for
+//! the releases of one namespace. Objects beyond that count as ready, and the status says that their readiness is unknown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -30,15 +27,15 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{OF_HELM, id_of, release_of, stands};
 use crate::key::Key;
 
-/// So many watches there are at most.
+/// Maximum number of watches.
 const MOST: usize = 512;
-/// Of them for the releases of one namespace, so that nobody takes them all.
+/// Maximum number of watches for the releases of one namespace, so that no tenant uses all of them.
 const MOST_OF_ONE: usize = 16;
 
-/// How long a watch may take to tell what there is.
+/// Time limit for the initial sync of a watch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Groups of Kubernetes' own with a dot in their name; those without are all its own.
+/// Kubernetes' own groups with a dot in their name. All groups without a dot are its own.
 const OWN: &[&str] = &[
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -61,33 +58,33 @@ const OWN: &[&str] = &[
     "storagemigration.k8s.io",
 ];
 
-/// Whether objects of this kind are looked at here.
+/// Whether objects of this kind are custom resources.
 pub(crate) fn is_custom(id: &Id) -> bool {
     id.group.contains('.') && !OWN.contains(&id.group.as_str())
 }
 
-/// How an object stands.
+/// The readiness of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stands {
     Ready,
-    /// For this reason it is not ready.
+    /// Not ready, with the reason.
     NotReady(Arc<str>),
-    /// For this reason nobody knows.
+    /// The readiness cannot be determined, with the reason.
     Unknown(Arc<str>),
 }
 
-/// When a watch that has ended is begun again.
+/// When an ended watch is restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// Not now.
+    /// Not in this reconcile.
     Never,
     /// If its kind was not served.
     Served,
-    /// In any case: what was written may be of another time.
+    /// Always: permissions and kinds may have changed.
     Always,
 }
 
-/// What one watch is of.
+/// The key of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     group: String,
@@ -106,7 +103,7 @@ impl Place {
 pub(crate) struct Customs {
     clients: Clients,
     discovery: Discovery,
-    /// Whose objects stand otherwise than before.
+    /// Receives the releases whose readiness changed.
     changed: mpsc::UnboundedSender<Key>,
     all: Mutex<All>,
 }
@@ -118,17 +115,17 @@ struct All {
 }
 
 struct Watching {
-    /// Whose objects it is needed for.
+    /// The releases that need it.
     releases: Releases,
     told: Arc<watch::Sender<Told>>,
-    /// None of a kind that is not served.
+    /// `None` if the kind is not served.
     #[cfg_attr(not(test), expect(dead_code, reason = "it ends when this is dropped"))]
     task: Option<AbortOnDropHandle<()>>,
 }
 
 type Releases = Arc<Mutex<BTreeSet<Key>>>;
 
-/// What a watch has told.
+/// The current state of a watch.
 #[derive(Default)]
 struct Told {
     state: State,
@@ -137,13 +134,13 @@ struct Told {
 
 #[derive(Clone, Default)]
 enum State {
-    /// Not yet all that there is.
+    /// The initial list is not complete.
     #[default]
     Begun,
     Stands,
-    /// There is no such kind.
+    /// The kind is not served.
     NotServed,
-    /// It may not be watched, as the cluster says.
+    /// The API server rejected the watch, with its message.
     Refused(Arc<str>),
 }
 
@@ -152,8 +149,8 @@ impl Customs {
         Self { clients, discovery, changed, all: Mutex::default() }
     }
 
-    /// Watches those of a release's objects that are custom, and nothing else for it. Returns when it is known how they stand, or
-    /// that this cannot be known now.
+    /// Watches the custom resources among these objects, and stops other watches of the release. Returns when their readiness is known or
+    /// cannot be determined now.
     pub async fn follow(&self, key: &Key, objects: &[Id], acts_as: &Impersonation, again: Again) {
         let mut places: Vec<Place> = Vec::new();
         for id in objects.iter().filter(|id| is_custom(id)) {
@@ -164,10 +161,10 @@ impl Customs {
         }
         let begun = self.begin(key, places, again);
         let told = begun.into_iter().map(|mut told| async move {
-            // One that ends meanwhile has nothing more to tell.
+            // A watch that ended has no further state.
             let _ = told.wait_for(|told| !matches!(told.state, State::Begun)).await;
         });
-        // Whoever is slower is heard of later.
+        // Slower watches report later.
         let _ = timeout(PATIENCE, future::join_all(told)).await;
     }
 
@@ -219,7 +216,7 @@ impl Customs {
         let follower =
             Follower { told: told.clone(), releases: releases.clone(), changed: self.changed.clone() };
         let (discovery, own) = (self.discovery.clone(), self.clients.own());
-        // A panic ends this watch alone: it is told as refused, and begun anew when the release is next deployed.
+        // A panic ends only this watch. It counts as rejected and is restarted by the next deployment.
         let task = tokio::spawn(async move {
             let (told, releases, changed) =
                 (follower.told.clone(), follower.releases.clone(), follower.changed.clone());
@@ -231,7 +228,7 @@ impl Customs {
         Watching { releases, told, task: Some(AbortOnDropHandle::new(task)) }
     }
 
-    /// How a custom object of a release stands.
+    /// The readiness of a custom resource of a release.
     pub fn stands(&self, key: &Key, id: &Id) -> Stands {
         let all = self.all.lock();
         let place = all.places.get(key).and_then(|places| places.iter().find(|place| place.is_of(id)));
@@ -249,12 +246,12 @@ impl Customs {
         }
     }
 
-    /// There is no such release any more.
+    /// Stops the watches of a deleted release.
     pub fn forget(&self, key: &Key) {
         self.all.lock().leave(key, |_| true);
     }
 
-    /// How many watches there are, and how many of them go on.
+    /// The number of watches, and how many of them are running.
     #[cfg(test)]
     pub fn count(&self) -> (usize, usize) {
         let all = self.all.lock();
@@ -264,7 +261,7 @@ impl Customs {
 }
 
 impl All {
-    /// Ends what was watched for a release at such places, where nobody else needs it.
+    /// Stops the matching watches of a release unless another release needs them.
     fn leave(&mut self, key: &Key, such: impl Fn(&Place) -> bool) {
         for place in self.places.remove(key).unwrap_or_default().into_iter().filter(|place| such(place)) {
             let needed = self.watches.get(&place).is_some_and(|watching| {
@@ -287,7 +284,7 @@ impl All {
 }
 
 impl Watching {
-    /// Whether it has ended, and is to be begun again.
+    /// Whether the watch has ended and must be restarted.
     fn is_over(&self, again: Again) -> bool {
         match self.told.borrow().state {
             State::Begun | State::Stands => false,
@@ -297,15 +294,15 @@ impl Watching {
     }
 }
 
-/// What is kept of a custom object.
+/// The projection of a custom resource.
 struct Seen {
     id: Id,
-    /// The release that it says it is of.
+    /// The release that its annotations name.
     release: Option<Key>,
     stands: Option<Arc<str>>,
 }
 
-/// One watch.
+/// The task of one watch.
 struct Follower {
     told: Arc<watch::Sender<Told>>,
     releases: Releases,
@@ -313,7 +310,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Until the cluster refuses it. The feed says so in the log.
+    /// Runs until the API server rejects the watch. The cache logs it.
     async fn follow(self, feed: Feed<Seen>, discovery: Discovery, own: kube::Client) {
         let refused = feed.refused();
         let told = async {
@@ -334,7 +331,7 @@ impl Follower {
         };
         drop(feed);
         if refused.code == 404 {
-            // Whoever looks for the kind next should not find it.
+            // Refreshes discovery, so that the kind is not found again.
             if let Err(error) = discovery.read_again(&own).await {
                 tracing::debug!(%error, "cannot read which kinds there are");
             }
@@ -358,10 +355,10 @@ impl Follower {
         self.wake(seen);
     }
 
-    /// Wakes the release that an object says it is of, if it is watched for that.
+    /// Requeues the release that an object's annotations name, if it uses this watch.
     fn wake(&self, seen: &Seen) {
         if let Some(key) = seen.release.as_ref().filter(|key| self.releases.lock().contains(key)) {
-            // The receiver lives as long as the queue of releases.
+            // The receiver lives as long as the release queue.
             let _ = self.changed.send(key.clone());
         }
     }

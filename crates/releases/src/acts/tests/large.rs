@@ -1,4 +1,4 @@
-//! Large manifests, which async workers must not parse.
+//! Large manifests must not be parsed on async workers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::acts::logs::Which;
 
-/// Time of the processor that this thread took, which is the only worker of a test.
+/// CPU time of this thread, which is the only worker of the test.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// One object that is not in the cluster, of many values.
+/// One object with many values, which is not in the cluster.
 fn manifest() -> String {
     let mut text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: large\ndata:\n".to_owned();
     for n in 0..40_000 {

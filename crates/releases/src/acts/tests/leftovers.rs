@@ -6,7 +6,7 @@ use super::*;
 
 const FORMER: &str = "secret-of-the-former";
 
-/// A request that nobody dispatched, of a workspace that had the name before.
+/// An undispatched request of a former workspace of the same name.
 async fn leftover(stage: &Stage) -> String {
     stage.lead.abort();
     let values = format!("greeting: {FORMER}\n");
@@ -62,7 +62,7 @@ async fn new_owner_of_a_namespace_plans_nothing_of_a_leftover_request() {
     leftover(&stage).await;
     let values = Some("replicas: 2\n".to_owned());
     let over = Changes { values, merge_values: true, ..Changes::default() };
-    // Neither its chart nor its values are taken.
+    // Neither its chart nor its values are used.
     let refused = stage.releases.plan(&developer(), SHOP, "web", over.clone(), false).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
     let own = Changes { source: Some(Source::Archive(web())), ..over };

@@ -1,4 +1,4 @@
-//! What a workspace may store, and what a caller learns where the platform itself is refused something.
+//! Limits of a workspace, and the errors that callers see when the platform's own calls are rejected.
 
 use domain::Kind;
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -44,7 +44,7 @@ async fn credentials_of_a_repository_are_bounded() {
     stage.releases.create_repo(&owner(), new(MAX_CREDENTIALS)).await.unwrap();
 }
 
-/// What is made while the workspace is removed would stay for good.
+/// An object created while the workspace is being removed would never be deleted.
 #[tokio::test]
 async fn workspace_that_is_being_removed_takes_no_repository_package_or_release() {
     let stage = Stage::new().await;

@@ -1,4 +1,4 @@
-//! Rollback restores what a revision was made of, whoever made it; and what changing a release must not lose.
+//! Rollback restores the inputs of a revision, regardless of its author. Updates preserve concurrent metadata changes.
 
 use helm_chart::values;
 use helm_release::storage::{HELD_BY, secret_name};
@@ -35,7 +35,7 @@ fn values(text: &str) -> Changes {
     Changes { values: Some(text.to_owned()), ..Changes::default() }
 }
 
-/// Writes the next revision as the helm command line does: with the labels of the one before, and without our annotation.
+/// Writes the next revision as the `helm` command does: with the labels of the previous one, and without our annotation.
 async fn upgrade_with_helm(stage: &Stage, chart_of: &str, greeting: &str) {
     let storage = Storage::new(stage.world.admin(), SHOP, std::sync::Arc::new(domain::clock::SystemClock));
     let mut before = storage.last("web").await.unwrap().unwrap();
@@ -76,11 +76,11 @@ async fn rollback_to_a_revision_of_the_helm_cli_restores_its_own_chart_and_value
     releases.rollback(&me, SHOP, "web", 2, Asked::default()).await.unwrap();
     until_deployed(&stage, 3).await;
     assert_eq!(greeting(&stage).await.as_deref(), Some("cli of 2.0.0"));
-    // Anybody who may write Secrets there can have written that record.
+    // Any user who may write Secrets there can have forged that record.
     assert_eq!(request(&stage).await.spec.run_as, RunAs::default());
     let status = stage.of::<HelmRelease>().get("web").await.unwrap().status.unwrap();
     assert!(status.deploy_status[0].by.ends_with(DEPLOYER), "{}", status.deploy_status[0].by);
-    // A revision of ours is restored from what was kept of it.
+    // A revision of ours is restored from its saved version.
     releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
     until_deployed(&stage, 4).await;
     assert_eq!(greeting(&stage).await.as_deref(), Some("one"));
@@ -124,8 +124,8 @@ async fn rollback_restores_options_patches_and_role_overrides() {
     assert_eq!(deployment.spec.unwrap().replicas, Some(2));
 }
 
-/// Installs a release with options, a patch and a role override, makes an upgrade without them fail, which is undone by a
-/// rollback, and goes back to the revision that the rollback made.
+/// Installs a release with options, a patch and a role override, upgrades it without them so that it fails and is rolled back, and then
+/// rolls back to the revision which that rollback created.
 async fn rollback_after_failed_upgrade(atomic: bool) {
     let stage = Stage::new().await;
     let (releases, me) = (&stage.releases, developer());
@@ -189,7 +189,7 @@ async fn pruning_keeps_versions_that_helm_records_refer_to() {
     until_deployed(&stage, 1).await;
     releases.upgrade(&me, SHOP, "web", values("greeting: two\n"), Asked::default()).await.unwrap();
     until_deployed(&stage, 2).await;
-    // A tenant writes what it wants on the record.
+    // A tenant edits the labels of the record.
     let stripped = Patch::Merge(json!({"metadata": {"labels": {VERSION: null}}}));
     let record = secret_name("web", 1);
     stage.of::<Secret>().patch(&record, &PatchParams::default(), &stripped).await.unwrap();
@@ -198,12 +198,12 @@ async fn pruning_keeps_versions_that_helm_records_refer_to() {
         releases.resume(&me, SHOP, "web", Asked::default()).await.unwrap();
     }
     until_deployed(&stage, 8).await;
-    // Of the versions without a revision only the newest two are kept.
+    // Of the versions without a revision only the latest two are retained.
     assert_eq!(kept(&stage).await, 4);
     releases.rollback(&me, SHOP, "web", 1, Asked::default()).await.unwrap();
     until_deployed(&stage, 9).await;
     assert_eq!(greeting(&stage).await.as_deref(), Some("one"));
-    // Not by the record: that would act as the deployer, without patches and overrides.
+    // Not restored from the record: that would run as the deployer, without patches and overrides.
     let back = request(&stage).await.spec;
     assert_eq!((back.run_as.user, back.rollback_of), (developer_id().to_string(), Some(1)));
 }
@@ -216,7 +216,7 @@ async fn update_keeps_metadata_that_others_change_meanwhile() {
     until_deployed(&stage, 1).await;
     let mut outdated = request(&stage).await;
     outdated.spec.description = "changed".to_owned();
-    // Somebody marks it meanwhile, which changes no generation.
+    // A concurrent annotation, which does not change the generation.
     let marked = Patch::Merge(json!({"metadata": {"annotations": {DELETE_CLAIMS: "true"}}}));
     let name = request_name("host", SHOP, "web");
     requests(&stage).patch(&name, &PatchParams::default(), &marked).await.unwrap();
@@ -224,7 +224,7 @@ async fn update_keeps_metadata_that_others_change_meanwhile() {
     let written = request(&stage).await;
     assert_eq!(written.spec.description, "changed");
     assert!(written.metadata.annotations.unwrap().contains_key(DELETE_CLAIMS));
-    // Who asked for something else meanwhile is not overwritten.
+    // A concurrent change of the spec is not overwritten.
     let mut late = outdated.clone();
     late.spec.description = "late".to_owned();
     assert_eq!(releases.write_wish(&late).await.unwrap_err().kind(), Kind::Conflict);

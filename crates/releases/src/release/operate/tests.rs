@@ -1,4 +1,4 @@
-//! Writing the end of an operation while somebody else writes the same status.
+//! Writing the result of an operation under conflicts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::*;
 use crate::key::Key;
 use crate::stage::{SHOP, started, world_with};
 
-/// A client to which every write of a status is a conflict; and how many there were.
+/// A client whose status writes all conflict, and the number of those writes.
 fn contended(client: kube::Client) -> (kube::Client, Arc<AtomicUsize>) {
     let writes = Arc::new(AtomicUsize::new(0));
     let counted = writes.clone();
@@ -41,7 +41,7 @@ fn contended(client: kube::Client) -> (kube::Client, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn end_of_operation_gives_up_after_bounded_conflicts() {
-    // Nobody leads: only this test writes.
+    // No controller runs: only this test writes.
     let world = world_with(None).await;
     let api: Api<HelmRelease> = Api::namespaced(world.platform(), SHOP);
     let release = json!({
@@ -65,7 +65,7 @@ async fn end_of_operation_gives_up_after_bounded_conflicts() {
     let ended = controller.end(&pass, "op-1", status.clone()).await;
     assert!(matches!(ended, Err(PassError::Contended(_))), "{ended:?}");
     assert_eq!(writes.load(Ordering::SeqCst), 1 + MAX_CONFLICT_RETRIES);
-    // Another operation has taken over: theirs holds, and nothing is written after the first attempt.
+    // Another operation has taken over: its status stays, and nothing is written after the first attempt.
     writes.store(0, Ordering::SeqCst);
     controller.end(&pass, "op-0", status).await.unwrap();
     assert_eq!(writes.load(Ordering::SeqCst), 1);

@@ -1,6 +1,6 @@
-//! Releases with objects that an administrator of the platform wrote.
+//! Releases with objects that a platform administrator wrote.
 //!
-//! Elsewhere: the same through the API and with forged Helm records (end-to-end tests, `security::identities`).
+//! See also: the same through the API and with forged Helm records (end-to-end tests, `security::identities`).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::stage::{administrator, administrator_id, archive, developer, releases
 
 const OTHER: &str = "other";
 
-/// Makes another namespace, and cluster-admin of the administrator's group, as the platform provisions it.
+/// Creates another namespace and binds cluster-admin to the administrator's group, as the platform provisions it.
 async fn provision(world: &World) {
     let group = json!({"kind": "Group", "name": administrator_group(&administrator_id()), "apiGroup": "rbac.authorization.k8s.io"});
     world
@@ -42,7 +42,7 @@ async fn stage() -> Stage {
     stage
 }
 
-/// Values whose objects need an administrator: a ClusterRole with this verb, and a ConfigMap of another namespace.
+/// Values whose objects need an administrator: a `ClusterRole` with this verb, and a `ConfigMap` in another namespace.
 fn wide(verb: &str) -> String {
     let objects = [
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "wide"},
@@ -91,7 +91,7 @@ async fn failed(stage: &Stage) -> HelmReleaseStatus {
     stage.until_state("web", "failed").await.status.unwrap()
 }
 
-/// The verb of the ClusterRole and whether the ConfigMap is there; nothing without the ClusterRole.
+/// The verb of the `ClusterRole`, if it exists, and whether the `ConfigMap` exists.
 async fn written(world: &World) -> (Option<String>, bool) {
     let roles: Api<ClusterRole> = Api::all(world.admin());
     let role = roles.get_opt("wide").await.unwrap();
@@ -133,7 +133,7 @@ async fn later_operations_leave_objects_of_an_administrator_alone() {
     assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
     assert!(newest_manifest(&stage).await.contains("ClusterRole"));
 
-    // The same and other content of them, by others: nothing of it is written, recorded or refused.
+    // Other users deploy the same and other content of these objects: it is neither written, recorded nor rejected.
     releases.pause(&me, SHOP, "web", Asked::default()).await.unwrap();
     deployed(&stage, 2).await;
     releases.recover(&administrator(), SHOP, "web", Asked::default()).await.unwrap();
@@ -143,18 +143,18 @@ async fn later_operations_leave_objects_of_an_administrator_alone() {
     assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
     assert!(!newest_manifest(&stage).await.contains("ClusterRole"));
     assert_eq!(status.revisions.iter().filter(|entry| entry.as_administrator).count(), 1);
-    // Without them in the chart they stay, too.
+    // They stay when the chart no longer contains them.
     releases.upgrade(&me, SHOP, "web", stated("greeting: hi\n"), Asked::default()).await.unwrap();
     let status = deployed(&stage, 5).await;
     assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
     assert_eq!(listed(&status).len(), 2);
-    // Another object that needs an administrator is refused as before.
+    // A new object that needs an administrator is still rejected.
     let more = wide("get").replace("\"wide\\\"", "\"more\\\"");
     assert_ne!(more, wide("get"));
     releases.upgrade(&me, SHOP, "web", stated(&more), Asked::default()).await.unwrap();
     let status = failed(&stage).await;
     assert!(status.message.contains("stay inside the namespaces of workspace"), "{}", status.message);
-    // A retry of it by an administrator has no rights of theirs either.
+    // A retry by an administrator does not grant the rights either.
     releases.retry(&administrator(), SHOP, "web", ELEVATED).await.unwrap();
     let status = until("it was tried again", async || {
         let status = failed(&stage).await;
@@ -177,7 +177,7 @@ async fn drift_correction_leaves_objects_of_an_administrator_alone() {
     let maps = stage.of::<ConfigMap>();
     let other = Patch::Merge(json!({"data": {"greeting": "other"}}));
     maps.patch("web", &PatchParams::default(), &other).await.unwrap();
-    // A server that knows nothing yet looks at everything.
+    // A server with empty caches reconciles everything.
     let (again, _waiting) = tokio::sync::mpsc::unbounded_channel();
     let controller = stage.releases.controller(again);
     let marks = stage.releases.parts().marks.clone();
@@ -201,19 +201,19 @@ async fn upgrade_of_an_administrator_changes_and_removes_their_objects() {
     releases.upgrade(&administrator(), SHOP, "web", stated(&wide("list")), ELEVATED).await.unwrap();
     deployed(&stage, 3).await;
     assert_eq!(written(&stage.world).await, (Some("list".to_owned()), true));
-    // The same again is applied again: somebody may have removed something.
+    // The same version is applied again, because an object may have been removed.
     let roles: Api<ClusterRole> = Api::all(stage.world.admin());
     roles.delete("wide", &DeleteParams::default()).await.unwrap();
     releases.upgrade(&administrator(), SHOP, "web", Changes::default(), ELEVATED).await.unwrap();
     deployed(&stage, 4).await;
     assert_eq!(written(&stage.world).await, (Some("list".to_owned()), true));
-    // A revision that was made with the option can be gone back to with it.
+    // A rollback with the option accepts only revisions that were deployed with it.
     releases.rollback(&administrator(), SHOP, "web", 1, ELEVATED).await.unwrap();
     deployed(&stage, 5).await;
     assert_eq!(written(&stage.world).await, (Some("get".to_owned()), true));
     let refused = releases.rollback(&administrator(), SHOP, "web", 2, ELEVATED).await.unwrap_err();
     assert!(matches!(refused, Error::NotAdministrators(..)), "{refused}");
-    // Without them in the newest record, they are removed by the list.
+    // Objects missing in the latest record are removed by the list in the status.
     releases.recover(&developer(), SHOP, "web", Asked::default()).await.unwrap();
     deployed(&stage, 6).await;
     releases.upgrade(&administrator(), SHOP, "web", stated("greeting: hi\n"), ELEVATED).await.unwrap();
@@ -225,7 +225,7 @@ async fn upgrade_of_an_administrator_changes_and_removes_their_objects() {
 #[tokio::test]
 async fn uninstallation_without_the_option_reports_what_is_left_behind() {
     let stage = installed(&wide("get")).await;
-    // A permission for a deletion that did not begin does not count for the next.
+    // The annotation of a deletion that did not start does not count for the next.
     let requests: Api<HelmRequest> = Api::all(stage.world.platform());
     let request = requests.list(&ListParams::default()).await.unwrap().items.remove(0).metadata.name.unwrap();
     let mark = format!("{}/uid-2", administrator_id());
@@ -246,7 +246,7 @@ async fn uninstallation_without_the_option_reports_what_is_left_behind() {
 #[tokio::test]
 async fn uninstallation_with_the_option_removes_objects_of_an_administrator() {
     let stage = installed(&wide("get")).await;
-    // The newest record does not have them.
+    // The latest record does not contain them.
     stage.releases.pause(&developer(), SHOP, "web", Asked::default()).await.unwrap();
     deployed(&stage, 2).await;
     let options = DeleteOptions { as_administrator: true, ..DeleteOptions::default() };
@@ -371,7 +371,7 @@ async fn lookup_reads_with_the_rights_of_the_release() {
 
 #[tokio::test]
 async fn version_of_an_administrator_is_finished_after_a_crash() {
-    // At the ledger, before and after the first objects, and when it is entered.
+    // Around the ledger write, the first objects, and the status write.
     let kills = stream::iter([3, 5, 7, 9, 11]).map(|passing| async move {
         let world = world().await;
         provision(&world).await;
@@ -401,13 +401,13 @@ async fn version_of_an_administrator_is_finished_after_a_crash() {
 #[tokio::test]
 async fn forged_record_does_not_choose_what_an_administrator_deletes() {
     let stage = installed(&wide("get")).await;
-    // Fields that others set on the objects of the administrator.
+    // Fields that other clients set on the administrator's objects.
     let roles: Api<ClusterRole> = Api::all(stage.world.admin());
     let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
     let guard = Patch::Merge(json!({"metadata": {"labels": {"guard": "on"}}}));
     roles.patch("wide", &PatchParams::default(), &guard).await.unwrap();
     maps.patch("wide", &PatchParams::default(), &guard).await.unwrap();
-    // A tenant has the newest record say that the release set them, as a record of Helm 3: the next upgrade is a three-way merge.
+    // A tenant edits the latest record to claim these fields, as a Helm 3 record: the next upgrade is a three-way merge.
     let secrets = stage.of::<Secret>();
     let name = secret_name("web", 1);
     let mut secret = secrets.get(&name).await.unwrap();

@@ -1,8 +1,8 @@
-//! Several at once by chance: two servers that both lead, somebody who changes what is wanted, and the helm command, which asks
-//! nobody; some die in the middle. In the end there is what is wanted, and nothing else.
+//! Randomised concurrency: two servers that both lead, a client that changes the spec, and the `helm` command, which uses no Lease. Some
+//! of them crash. In the end the desired state is reached, and nothing else exists.
 //!
-//! The model is the wish alone: the release enforces it, so that whatever happened, one server that has the cluster to itself
-//! must get there. The suite plays 100 rounds; `LONGSHORE_SEEDS` says how many otherwise.
+//! The model is the last spec alone: the release enforces it, so one server with exclusive access must converge whatever happened. The
+//! suite runs 100 rounds; `LONGSHORE_SEEDS` overrides the number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,18 +36,18 @@ use crate::stage::{SHOP, archive, releases, started, world_with};
 
 pub(super) const NAME: &str = "web";
 
-/// So many rounds at once: much of each is waiting.
+/// Rounds in parallel: each mostly waits.
 const AT_ONCE: usize = 12;
 
-/// How long it may take until everything is as it is wanted, on a machine that does other things.
+/// Time limit for convergence on a busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
 
-/// One ConfigMap for each letter; an uppercase letter makes one that no cluster takes.
+/// One `ConfigMap` for each letter; an uppercase letter is an invalid name.
 pub(super) const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
 
 const WISHES: [&str; 4] = ["a", "ab", "bc", "c"];
 
-/// Numbers that come again with the same seed.
+/// A seeded random number generator.
 struct Chance(AtomicU64);
 
 impl Chance {
@@ -66,7 +66,7 @@ impl Chance {
         all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }
 
-    /// A line that is cut in the middle, one time in so many.
+    /// A connection that is cut after a random number of writes, once in `one_in` cases.
     fn fault(&self, one_in: u64) -> Fault {
         if self.below(one_in) > 0 {
             return Fault::none();
@@ -76,7 +76,7 @@ impl Chance {
     }
 }
 
-/// A client whose calls take turns with those of others, by chance. `lease` says where its Leases are, if not in their place.
+/// A client whose calls are interleaved at random. `lease` redirects its Leases to another namespace.
 fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
     let chance = Arc::new(Chance::new(seed));
     let call = move |mut request: http::Request<kube::client::Body>| {
@@ -108,7 +108,7 @@ impl Play {
         Self::of(world_with(None).await, &[("templates/maps.yaml", MAPS)]).await
     }
 
-    /// One on that cluster, with a chart of these templates.
+    /// A round on this cluster, with a chart of these templates.
     pub async fn of(world: World, templates: &[(&str, &str)]) -> Self {
         let files: Vec<(&str, &str)> =
             [("values.yaml", "maps: a\n")].iter().chain(templates).copied().collect();
@@ -134,7 +134,7 @@ impl Play {
         started(client, outgoing, Arc::new(SystemClock), name).await
     }
 
-    /// Leads, dies and comes again until it is over.
+    /// Leads, crashes and restarts until the round is over.
     async fn serve(&self, name: &str, seed: u64) {
         let chance = Chance::new(seed);
         while !self.over.load(Ordering::Relaxed) {
@@ -159,19 +159,19 @@ impl Play {
         }
     }
 
-    /// As if ten seconds had passed since that one died.
+    /// Expires the Lease of a crashed server instead of waiting ten seconds.
     async fn run_out(&self, holder: &str) {
         let leases: Api<Lease> = Api::namespaced(self.world.admin(), SHOP);
         let Some(lease) = leases.get_opt(&lease_name(NAME)).await.unwrap() else { return };
         let held = lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|by| by.starts_with(holder));
         if held {
             let patch = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
-            // It may go at this very moment.
+            // The Lease may be deleted concurrently.
             let _ = leases.patch(&lease_name(NAME), &PatchParams::default(), &patch).await;
         }
     }
 
-    /// Wishes this and that; what was wished last.
+    /// Writes random specs and returns the last one.
     async fn wish(&self, seed: u64) -> Option<&'static str> {
         let chance = Chance::new(seed);
         let mut last = None;
@@ -185,7 +185,7 @@ impl Play {
 
     async fn ask(&self, letters: Option<&str>) {
         let Some(letters) = letters else {
-            // It may be gone already.
+            // The release may not exist.
             let _ = self.releases().delete(NAME, &DeleteParams::default()).await;
             return;
         };
@@ -194,7 +194,7 @@ impl Play {
             "spec": {
                 "name": NAME, "source": {"package": self.package}, "valuesObject": {"maps": letters},
                 "options": {"enforce": true, "timeout": "2s"},
-                // The helm command asks nobody before it deletes: objects may go under a revision that has just been deployed.
+                // The `helm` command deletes without coordination: objects may disappear under a revision that was just deployed.
                 "interval": "2s", "driftDetection": {"mode": "enabled"},
             },
         });
@@ -203,7 +203,7 @@ impl Play {
             loop {
                 let patch = Patch::Merge(json!({"spec": {"valuesObject": {"maps": letters}}}));
                 match self.releases().get_opt(NAME).await.unwrap() {
-                    // Whoever is going must be gone first.
+                    // A release that is being deleted must disappear first.
                     Some(there) if there.metadata.deletion_timestamp.is_some() => {}
                     Some(_) if self.releases().patch(NAME, &PatchParams::default(), &patch).await.is_ok() => {
                         return;
@@ -217,7 +217,7 @@ impl Play {
         timeout(LIMIT, written).await.expect("what is deleted is gone after a while");
     }
 
-    /// Does what the helm command does: without a Lease that anybody looks at.
+    /// Acts as the `helm` command, without a Lease that servers observe.
     async fn command(&self, seed: u64) {
         let chance = Chance::new(seed);
         for turn in 0..3 {
@@ -230,14 +230,13 @@ impl Play {
             tokio::select! {
                 biased;
                 () = fault.cut() => self.grow_old().await,
-                // That it is refused because of others is right.
+                // Errors caused by the other actors are expected.
                 _ = self.act(&helm, &chance) => {}
             }
         }
     }
 
-    /// What the helm command left unended is given up after five minutes, as it holds nothing that could run out: as if they had
-    /// passed.
+    /// Ages an operation that the `helm` command left unfinished. It holds no Lease, so servers give it up after five minutes.
     async fn grow_old(&self) {
         let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
         let Some(mut last) = storage.last(NAME).await.unwrap() else { return };
@@ -245,7 +244,7 @@ impl Play {
         if (info.status.is_pending() || info.status == Status::Uninstalling) && !last.held {
             let long_ago = Timestamp::now() - SignedDuration::from_mins(10);
             (info.last_deployed, info.deleted) = (long_ago.into(), long_ago.into());
-            // Somebody else may end it at this very moment.
+            // Another actor may finish it concurrently.
             let _ = storage.update(&last).await;
         }
     }
@@ -293,7 +292,7 @@ impl Play {
         }
     }
 
-    /// Waits until there is what is wished for.
+    /// Waits until the desired state is reached.
     pub async fn reach(&self, seed: u64, wish: Option<&str>) {
         let truth = async {
             while !is_one_truth(wish, &self.found().await) {
@@ -306,7 +305,7 @@ impl Play {
         }
     }
 
-    /// What each revision says of itself, for whoever asks why.
+    /// A description of each revision, for the failure message.
     async fn history(&self) -> Vec<String> {
         let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
         let told = |stored: Stored| {
@@ -316,7 +315,7 @@ impl Play {
         storage.history(NAME).await.unwrap().into_iter().map(told).collect()
     }
 
-    /// Status, records and objects, for whoever compares.
+    /// Status, records and objects, for comparison.
     async fn found(&self) -> (Option<String>, Vec<String>, String) {
         let release = self.releases().get_opt(NAME).await.unwrap();
         let state = release.map(|release| {
@@ -344,12 +343,12 @@ fn values(letters: &str) -> Arc<Members> {
     Arc::new(data.as_map().unwrap().clone())
 }
 
-/// Whether what was found is the wish, the whole wish and nothing but the wish.
+/// Whether exactly the desired state was found.
 fn is_one_truth(wish: Option<&str>, (state, records, maps): &(Option<String>, Vec<String>, String)) -> bool {
     match (wish, records.split_last()) {
         (None, None) => state.is_none() && maps.is_empty(),
         (Some(letters), Some((newest, before))) => {
-            // A helm command that died while it uninstalled leaves its word on an old revision, which means nothing any more.
+            // A `helm` command that crashed while uninstalling leaves this status on an old revision; it has no effect.
             let over = |status: &String| {
                 matches!(status.as_str(), "superseded" | "failed" | "uninstalled" | "uninstalling")
             };
@@ -371,13 +370,13 @@ async fn round(seed: u64) {
     };
     let (wish, (), ()) =
         futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
-    // What was under way when the command died may have arrived since.
+    // Writes in flight at the crash may have arrived since.
     play.grow_old().await;
-    // The one that is left has everything to itself.
+    // The last server has exclusive access.
     let last = play.server(play.world.platform(), "three").await;
     let settled = async {
         if wish.is_none() {
-            // What the helm command made since belongs to nobody: somebody takes it, and then it goes.
+            // A release that the `helm` command created since has no owner: adopt it and delete it.
             play.ask(Some("a")).await;
             play.reach(seed, Some("a")).await;
             play.ask(None).await;

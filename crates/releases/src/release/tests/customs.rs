@@ -1,4 +1,4 @@
-//! Releases of kinds that others define: ready when they say so themselves.
+//! Releases with custom resources: ready when their own status says so.
 
 use domain::actor::Impersonation;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -17,7 +17,7 @@ use crate::key::Key;
 use crate::stage::{SHOP, Stage, archive};
 use crate::workloads::customs::{Again, Stands};
 
-/// A Gadget that says from the beginning that it is not ready, and Knative's Service, which is not before it says so.
+/// A Gadget whose status is not ready from the start, and Knative's Service, which is not ready without a status.
 const GADGET: &str = "apiVersion: x.dev/v1\nkind: Gadget\nmetadata: {name: {{ .Release.Name }}}\nspec: {size: {{ .Values.size }}}\n\
                       status: {conditions: [{type: Ready, status: \"False\", reason: Cold, message: it warms up}]}\n";
 const SERVICE: &str =
@@ -39,7 +39,7 @@ fn definition(group: &str, plural: &str, kind: &str, status: bool) -> Value {
     })
 }
 
-/// Lets a ServiceAccount of the namespace do this with both kinds.
+/// Grants a `ServiceAccount` of the namespace these verbs on both kinds.
 fn allowed(account: &str, verbs: &[&str]) -> [Value; 2] {
     let named = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": format!("customs-{account}"), "namespace": SHOP}});
     let (mut role, mut binding) = (named("Role"), named("RoleBinding"));
@@ -130,7 +130,7 @@ async fn what_a_release_may_not_watch_is_said_to_be_not_known() {
         "{message}"
     );
     assert!(message.contains("cannot list resource"), "{message}");
-    // Once it may, the next deployment sees.
+    // Once RBAC permits it, the next deployment observes the readiness.
     stage.world.apply(allowed("blind", &["*"])).await;
     stage.change("web", json!({"spec": {"version": 2, "valuesObject": {"size": 2}}})).await;
     let status = stage.until_state("web", "upgraded").await.status.unwrap();
@@ -172,7 +172,7 @@ async fn a_watch_is_shared_ends_with_the_last_that_needs_it_and_does_not_try_for
     customs.forget(&one);
     assert_eq!(count(), (0, 0));
 
-    // As somebody who may not, and of a kind that there is not.
+    // With an identity that lacks the permission, and with an unknown kind.
     let unknown = id("Gizmo", "x.dev", "z");
     customs.follow(&one, &[gadget.clone(), unknown.clone()], &account("nobody"), Again::Always).await;
     until("it has ended", async || (count() == (2, 0)).then_some(())).await;
@@ -181,7 +181,7 @@ async fn a_watch_is_shared_ends_with_the_last_that_needs_it_and_does_not_try_for
     customs.follow(&one, &[gadget.clone(), unknown], &account("nobody"), Again::Never).await;
     assert_eq!(count(), (2, 0));
 
-    // Nobody takes all of them.
+    // One namespace cannot use all watches.
     for number in 0..40 {
         let kind = format!("Kind{number}");
         let key = Key::new(SHOP, &format!("many{number}"));
@@ -221,7 +221,7 @@ async fn a_watch_whose_kind_goes_ends() {
         (customs.stands(&key, &id) == over && customs.count() == (1, 0)).then_some(())
     })
     .await;
-    // It comes back, and whoever looks at everything finds it.
+    // The kind is served again, and a full reconcile finds it.
     stage.world.apply([definition("x.dev", "gadgets", "Gadget", false)]).await;
     until("it is known", async || {
         releases.parts().helms.discovery.read_again(&stage.world.admin()).await.unwrap();

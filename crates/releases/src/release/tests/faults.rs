@@ -1,5 +1,5 @@
-//! What can go wrong in the cluster: each time a clear state, message and condition within one pass, and what can be
-//! mended is mended by itself.
+//! Failures in the cluster: each has a clear state, message and condition within one reconcile, and transient ones recover without a new
+//! spec.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{records, spec};
 use crate::acts::change::DeleteOptions;
 use crate::stage::{SHOP, Stage, archive, web};
 
-/// A Job at an event, whose pod does that.
+/// A hook Job for an event, whose pod has this behaviour.
 fn hook(event: &str, behaviour: &str) -> String {
     format!(
         "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: hook\n  annotations: {{helm.sh/hook: {event}}}\nspec:\n  backoffLimit: 0\n  \
@@ -28,7 +28,7 @@ fn hook(event: &str, behaviour: &str) -> String {
     )
 }
 
-/// A definition of the kind `Gadget`: of two with one kind only the first is established.
+/// A CRD of the kind `Gadget`: of two CRDs with the same kind only the first is established.
 fn definition(plural: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.x.dev")},
@@ -39,7 +39,7 @@ fn definition(plural: &str) -> Value {
     })
 }
 
-/// Lets a ServiceAccount of the namespace make definitions.
+/// Lets a `ServiceAccount` of the namespace create CRDs.
 async fn may_define(stage: &Stage, account: &str) {
     let named = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "define"}});
     let mut role = named("ClusterRole");
@@ -51,7 +51,7 @@ async fn may_define(stage: &Stage, account: &str) {
     stage.world.apply([role, binding]).await;
 }
 
-/// What is told of a failure: reason, message, whether it is tried again.
+/// The reported failure: reason, message, whether it is retried.
 async fn failed(stage: &Stage, name: &str) -> (String, String, bool) {
     let status = stage.until_state(name, "failed").await.status.unwrap();
     let ready = condition(&status.conditions, READY).unwrap();
@@ -118,7 +118,7 @@ async fn a_name_that_somebody_else_has_is_refused_and_theirs_stays() {
     let map = stage.of::<ConfigMap>().get("web").await.unwrap();
     assert_eq!(map.data.unwrap()["greeting"], "mine");
     assert!(records(&stage, "web").await.is_empty(), "nothing was written");
-    // Told to, it is taken over.
+    // With `takeOwnership` the object is adopted.
     stage.change("web", json!({"spec": {"options": {"takeOwnership": true}, "version": 2}})).await;
     stage.until_state("web", "active").await;
 }
@@ -138,7 +138,7 @@ async fn a_quota_that_is_used_up_is_told_and_tried_again() {
     let (reason, message, again) = failed(&stage, "web").await;
     assert!(message.contains("exceeded quota: few"), "{message}");
     assert_eq!((reason.as_str(), again), ("Exhausted", true));
-    // Somebody makes room; whoever cannot wait asks again.
+    // The quota is removed; a new version retries at once.
     let quotas: Api<ResourceQuota> = stage.of();
     quotas.delete("few", &DeleteParams::default()).await.unwrap();
     stage.change("web", json!({"spec": {"version": 2}})).await;
@@ -172,7 +172,7 @@ async fn what_a_quota_would_not_hold_is_not_begun_and_an_update_needs_room_for_i
     stage.change("web", json!({"spec": {"valuesObject": {"replicas": 1}}})).await;
     stage.until_state("web", "active").await;
     counted("1").await;
-    // Another template makes another pod before the old one goes.
+    // A changed template creates a new pod before the old one is deleted.
     let other = json!({"greeting": "hi", "behaviour": "never-ready"});
     stage.change("web", json!({"spec": {"valuesObject": other}})).await;
     let (reason, message, again) = failed(&stage, "web").await;
@@ -182,7 +182,7 @@ async fn what_a_quota_would_not_hold_is_not_begun_and_an_update_needs_room_for_i
     let greeting =
         async || stage.of::<ConfigMap>().get("web").await.unwrap().data.unwrap()["greeting"].clone();
     assert_eq!(greeting().await, "hello");
-    // What changes no pods needs no room.
+    // A change without pods needs no quota.
     stage.change("web", json!({"spec": {"valuesObject": {"behaviour": ""}}})).await;
     stage.until_state("web", "active").await;
     assert_eq!((greeting().await.as_str(), records(&stage, "web").await.len()), ("hi", 2));
@@ -194,7 +194,7 @@ async fn a_namespace_that_goes_takes_its_releases_along() {
     let package = stage.keep(web()).await;
     stage.write("web", spec("web", &package)).await.unwrap();
     stage.until_state("web", "active").await;
-    // One that never came to anything, too.
+    // Including a release that never deployed.
     stage.write("failed", spec("failed", "pkg-none")).await.unwrap();
     failed(&stage, "failed").await;
     let namespaces: Api<Namespace> = Api::all(stage.world.admin());
@@ -203,7 +203,7 @@ async fn a_namespace_that_goes_takes_its_releases_along() {
     assert!(stage.of::<HelmRelease>().list(&ListParams::default()).await.unwrap().items.is_empty());
 }
 
-/// A StatefulSet with a claim.
+/// A `StatefulSet` with a claim.
 const SET: &str = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: {{ .Release.Name }}}\nspec:\n  serviceName: db\n  \
                    selector: {matchLabels: {app: db}}\n  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: i}]}}\n  \
                    volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]\n";
@@ -245,7 +245,7 @@ async fn a_forged_record_removes_nothing_that_the_release_may_not() {
         "name": "theirs", "namespace": "kube-system", "annotations": ours, "labels": {"app.kubernetes.io/managed-by": "Helm"},
     });
     stage.world.apply([json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place})]).await;
-    // Tenants write Secrets, and so they write records.
+    // Tenants can write Secrets, and so they can forge records.
     let mut record = Record {
         name: "forged".to_owned(),
         namespace: SHOP.to_owned(),
@@ -257,7 +257,7 @@ async fn a_forged_record_removes_nothing_that_the_release_may_not() {
     let storage = Storage::new(stage.world.admin(), SHOP, Arc::new(SystemClock));
     storage.create(&record).await.unwrap();
     stage.write("forged", spec("forged", &package)).await.unwrap();
-    // It is not in the way of what the release is to be, and nothing of it is believed.
+    // The forged record neither blocks the release nor is it trusted.
     stage.until_state("forged", "active").await;
     let releases: Api<HelmRelease> = stage.of();
     releases.delete("forged", &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Objects that tenants write with extreme numbers and times.
+//! Objects of tenants with extreme numbers and times.
 
 use helm_release::hold::lease_name;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::*;
 
-/// A Lease as any developer of the namespace can write it.
+/// Writes a Lease as a developer of the namespace can.
 async fn write_lease(stage: &Stage, release: &str, renew_time: &str, spec: Value) {
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -44,7 +44,7 @@ async fn hostile_release_does_not_keep_others_from_being_installed() {
         hostile["options"] = json!({"timeout": length, "maxHistory": i64::MAX});
         hostile["remediation"] = json!({"retries": i64::MAX});
         hostile["version"] = json!(i64::MAX);
-        // What the definition refuses is in nobody's way.
+        // Objects that the schema rejects harm nobody.
         let written = stage.write(&format!("hostile-{number}"), hostile).await;
         assert!(written.is_ok() || matches!(&written, Err(kube::Error::Api(_))), "{written:?}");
     }

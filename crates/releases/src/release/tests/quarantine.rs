@@ -1,4 +1,4 @@
-//! Releases whose operations, or their preparation, keep being interrupted.
+//! Releases whose operations or preparations keep being interrupted.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use tower::service_fn;
 
 use crate::stage::{Stage, started, web};
 
-/// A client to which nobody says what a package contains: whoever prepares a release waits for ever.
+/// A client whose reads of package contents hang, so that preparation never ends.
 fn hanging(client: kube::Client) -> kube::Client {
     let call = move |request: Request<Body>| {
         let client = client.clone();
@@ -64,7 +64,7 @@ async fn release_whose_preparation_stops_the_server_is_quarantined() {
     assert_eq!((stalled.reason.as_str(), status.interruptions, status.preparing), ("CrashLoop", 5, None));
     assert!(status.helm.is_none(), "nothing was tried");
     assert!(status.next_retry_time.is_some_and(|due| due.0 > Timestamp::now()));
-    // Another spec is tried at once, and a success ends the count.
+    // A new spec is tried at once, and a success resets the count.
     stage.change("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert_eq!((status.interruptions, status.preparing), (0, None));
@@ -77,7 +77,7 @@ async fn release_that_stops_the_server_is_quarantined() {
     let package = stage.keep(web()).await;
     stage.lead.abort();
     let api = stage.of::<HelmRelease>();
-    // As servers leave it that died five times in the middle of its installation.
+    // As left by servers that crashed five times during the installation.
     let release = json!({
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "web"},
         "spec": {"name": "web", "source": {"package": package}},
@@ -112,7 +112,7 @@ async fn release_that_stops_the_server_is_quarantined() {
     assert_eq!((quarantined.interruptions, quarantined.operation), (5, None));
     assert!(quarantined.next_retry_time.is_some_and(|due| due.0 > Timestamp::now()));
     assert!(quarantined.helm.is_none(), "nothing was tried");
-    // Another spec is tried at once, and a success ends the count.
+    // A new spec is tried at once, and a success resets the count.
     stage.change("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
     stage.until_state("web", "active").await;
     assert_eq!(api.get("web").await.unwrap().status.unwrap().interruptions, 0);

@@ -1,4 +1,4 @@
-//! Values that stand in other objects, through the controller.
+//! Values from other objects, through the controller.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ async fn what_is_no_map_is_refused_without_a_word_of_it() {
             "path",
             json!([{"kind": "Secret", "name": "deep", "valuesKey": "word", "targetPath": "replicas[-1]"}]),
         ),
-        // What the chart says of a value that it does not like.
+        // The chart rejects the value.
         ("kind", json!([{"kind": "Secret", "name": "deep", "valuesKey": "word", "targetPath": "replicas"}])),
     ];
     for (name, from) in cases {
@@ -150,7 +150,7 @@ async fn a_release_reads_as_its_account_and_nothing_of_another_namespace() {
     stage.write("nobody", nobody).await.unwrap();
     let status = stage.until_state("nobody", "failed").await.status.unwrap();
     assert!(status.message.contains("system:serviceaccount:shop:nobody"), "{}", status.message);
-    // A name that leads elsewhere leads nowhere.
+    // A name with path segments does not reach another object.
     for name in ["../../longshore-system/secrets/x", "x/../../y", "a%2Fb"] {
         let mut astray = spec("astray", &package);
         astray["valuesFrom"] = json!([{"kind": "Secret", "name": name}]);
@@ -181,6 +181,6 @@ async fn what_changes_in_them_is_seen_within_the_interval() {
         (records(&stage, "web").await == ["1 superseded", "2 deployed"]).then_some(())
     })
     .await;
-    // The record itself is the only one that has them.
+    // Only the record contains them.
     assert!(stage.of::<Secret>().get_opt("sh.helm.release.v1.web.v2").await.unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! What is done about failed operations: tries, ways back, and what `atomic` undoes.
+//! Remediation of failed operations: retries, rollbacks, and what `atomic` undoes.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,7 +13,7 @@ use super::{records, spec};
 use crate::acts::ask::NewRelease;
 use crate::stage::{SHOP, Stage, archive, developer, web};
 
-/// A release that is deployed, and whose next version fails: it waits for pods that never become ready.
+/// A deployed release whose next version fails: it waits for pods that never become ready.
 async fn failing(stage: &Stage, name: &str, mut more: Value) {
     let package = stage.keep(web()).await;
     let mut good = spec(name, &package);
@@ -40,7 +40,7 @@ async fn a_failed_upgrade_stays_as_it_is_where_nothing_is_said() {
     assert_eq!(status.version, 1, "what was deployed last");
     let last = &status.deploy_status[0];
     assert_eq!((last.state.as_str(), last.helm_revision), ("failed", 2));
-    // Back to what it was.
+    // The previous spec again.
     stage.change("web", json!({"spec": {"valuesObject": null, "options": {"timeout": null}}})).await;
     stage.until_state("web", "active").await;
     assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
@@ -60,7 +60,7 @@ async fn a_failed_upgrade_is_rolled_back_if_that_is_said() {
     assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(greeting(&stage, "web").await, "hello");
     assert_eq!(status.helm.unwrap().revision, 3);
-    // The old wish is what there is: nothing has to be done for it.
+    // The previous spec is deployed already: no operation is needed.
     stage.change("web", json!({"spec": {"valuesObject": null}})).await;
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert!(!is_true(&status.conditions, OUT_OF_BAND), "{:?}", status.conditions);
@@ -87,7 +87,7 @@ async fn what_is_atomic_is_undone_and_told() {
     assert_eq!(records(&stage, "web").await, ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(greeting(&stage, "web").await, "hello");
     assert_eq!(status.helm.unwrap().revision, 3);
-    // What we undid ourselves was done by nobody else.
+    // Our own rollback is not reported as another client's change.
     stage.change("web", json!({"spec": {"valuesObject": null}})).await;
     let status = stage.until_state("web", "active").await.status.unwrap();
     assert!(!is_true(&status.conditions, OUT_OF_BAND), "{:?}", status.conditions);
@@ -109,7 +109,7 @@ async fn it_is_tried_again_as_often_as_was_said() {
     let first = stage.until_state("web", "failed").await.status.unwrap();
     assert_eq!(first.attempts, 1);
     assert!(first.next_retry_time.is_some());
-    // Whoever cannot wait: as if the time had come.
+    // Makes the retry due now.
     let releases = stage.of::<HelmRelease>();
     let mut past = first.clone();
     past.next_retry_time = past.next_retry_time.map(|mut due| {

@@ -1,4 +1,4 @@
-//! Releases of charts in repositories: ranges, and repositories that hang, lie, lead elsewhere or never end.
+//! Charts from repositories: version ranges, and repositories that hang, lie, redirect or never end.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{records, spec};
 use crate::stage::{SHOP, Stage, archive, web};
 
-/// What is answered to a path.
+/// The response to a path.
 #[derive(Clone)]
 enum Answer {
     Text(Bytes),
     To(&'static str),
-    /// It is not there.
+    /// Responds with 404.
     Missing,
-    /// Not for everybody.
+    /// Requires credentials.
     Locked,
-    /// Nothing, for ever.
+    /// Never responds.
     Silence,
-    /// Less than it said.
+    /// A body shorter than announced.
     Short,
-    /// More than anybody takes.
+    /// An endless body.
     Endless,
 }
 
@@ -49,7 +49,7 @@ async fn served(answers: &Answers) -> String {
     address
 }
 
-/// One request, one answer; a line that breaks is the other's business.
+/// Answers one request; I/O errors are ignored.
 async fn answer(mut line: TcpStream, answers: Answers) {
     let mut head = vec![0; 16 << 10];
     let Ok(read) = line.read(&mut head).await else { return };
@@ -83,14 +83,14 @@ async fn answer(mut line: TcpStream, answers: Answers) {
     };
 }
 
-/// May reach loopback, and nothing else that is private; is not patient.
+/// A client with short timeouts that may reach loopback but no other private address.
 fn client() -> Client {
     let dialer = Dialer::new(Policy::allowing(["127.0.0.0/8".parse().unwrap()]));
     let (first_word, whole) = (Duration::from_secs(2), Duration::from_secs(20));
     Client::with_patience(dialer, Patience { first_word, pause: first_word, whole })
 }
 
-/// An index that promises these: name, version, file, and the bytes that it has or not.
+/// An index of these entries: name, version, file, and the bytes for the digest.
 fn index(entries: &[(&str, &str, &str, &[u8])]) -> Answer {
     let mut text = "apiVersion: v1\nentries:\n".to_owned();
     let mut last = "";
@@ -296,6 +296,6 @@ async fn many_who_wait_for_one_hold_up_nobody_else() {
         (status.state == "active").then_some(())
     })
     .await;
-    // The others wait for half a minute.
+    // A release that waited for one of the others would take half a minute.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

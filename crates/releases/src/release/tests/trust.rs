@@ -1,7 +1,7 @@
-//! Helm records that somebody edited: nothing of them is executed with the rights of the release.
+//! Edited Helm records: nothing of them is executed with the rights of the release.
 //!
-//! The release acts as a ServiceAccount that may write to another namespace, which the deployer may not. Elsewhere: the same by way
-//! of requests and people (end-to-end tests, `security::identities`).
+//! The release uses a `ServiceAccount` that may write to another namespace; the deployer may not. See also: the same with requests and
+//! users (end-to-end tests, `security::identities`).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::*;
 
 const OTHER: &str = "other";
 
-/// A deployed release that acts as `strong`.
+/// A deployed release with the `ServiceAccount` `strong`.
 async fn stage(more: Value) -> Stage {
     let stage = Stage::new().await;
     let strong = json!([{"kind": "ServiceAccount", "namespace": SHOP, "name": "strong"}]);
@@ -52,7 +52,7 @@ fn map(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {OTHER}}}\n")
 }
 
-/// Adds hooks and objects to the newest record.
+/// Adds hooks and objects to the latest record.
 async fn forge(stage: &Stage) {
     let secrets = stage.of::<Secret>();
     let of_release = ListParams::default().labels("owner=helm,name=web");
@@ -78,7 +78,7 @@ async fn forge(stage: &Stage) {
     secrets.replace(&name, &PostParams::default(), &secret).await.unwrap();
 }
 
-/// What is in the other namespace.
+/// The `ConfigMap` names in the other namespace.
 async fn others(stage: &Stage) -> Vec<String> {
     let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
     let all = maps.list(&ListParams::default()).await.unwrap().items;
@@ -90,7 +90,7 @@ async fn others(stage: &Stage) -> Vec<String> {
 async fn drift_correction_of_forged_record_gains_nothing() {
     let stage = stage(json!({"interval": "300ms", "driftDetection": {"mode": "enabled"}})).await;
     forge(&stage).await;
-    // Several intervals, and what takes long on a busy machine only makes it harder to find something.
+    // Several intervals. A slow machine can only hide a failure, not cause one.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(others(&stage).await, ["prey"]);
 }
@@ -107,7 +107,7 @@ async fn upgrade_over_forged_record_prunes_nothing_of_others() {
     .await;
     stage.until_state("web", "active").await;
     assert_eq!(others(&stage).await, ["prey"]);
-    // Its own revision is trusted, and is removed with its rights.
+    // The release's own revision is trusted and is removed with its rights.
     stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
     stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
     assert_eq!(others(&stage).await, ["prey"]);
@@ -149,7 +149,7 @@ async fn trusted_revisions_are_those_that_helm_keeps() {
     assert!(revisions.iter().all(|entry| entry.digest.len() == 64 && entry.by.ends_with(":shop:strong")));
 }
 
-/// Writes the first record again under another revision, as a tenant can.
+/// Copies the first record to another revision, as a tenant can.
 async fn forge_revision(stage: &Stage, revision: i64) -> String {
     let secrets = stage.of::<Secret>();
     let mut secret = secrets.get(&secret_name("web", 1)).await.unwrap();
@@ -184,7 +184,7 @@ async fn tenant_forges_records_with_extreme_revisions_and_stops_no_operation() {
     };
     assert_eq!(upgraded("second").await, 2);
 
-    // The highest revision is a record, and no other can follow it.
+    // The highest revision is a valid record, and no other can follow it.
     let highest = forge_revision(&stage, MAX_REVISION).await;
     stage.change("web", json!({"spec": {"valuesObject": {"greeting": "third"}}})).await;
     let status = stage.until_state("web", "failed").await.status.unwrap();

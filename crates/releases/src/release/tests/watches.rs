@@ -1,8 +1,8 @@
-//! Watches that say things twice and late, tell old news after new ones, leave something out and break off: whatever was done
-//! meanwhile by what they told, in the end there is what is wanted, and nothing else.
+//! Faulty watches: events that are duplicated, late, out of order or missing, and watches that break off. Whatever was done on their
+//! basis, in the end the desired state is reached, and nothing else exists.
 //!
-//! Each round installs, changes, changes again and deletes, and some install once more under the same name. `LONGSHORE_SEEDS`
-//! says how many rounds, as for [`super::chance`].
+//! Each round installs, changes twice and deletes, and some install again under the same name. `LONGSHORE_SEEDS` sets the number of
+//! rounds, as in [`super::chance`].
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::chance::{MAPS, NAME, Play};
 use crate::stage::world_with;
 
 const ROUNDS: u64 = 6;
-/// So many at once: much of each is waiting.
+/// Rounds in parallel: each mostly waits.
 const AT_ONCE: usize = 6;
 
-/// What must be ready before a release is active.
+/// A Deployment, which must be ready before the release is active.
 const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  selector: {matchLabels: {app: web}}\n  \
                    template: {metadata: {labels: {app: web, maps: {{ .Values.maps | quote }}}}, spec: {containers: [{name: c, image: i}]}}\n";
 
@@ -43,8 +43,8 @@ async fn wish(play: &Play, letters: Option<&str>) {
     releases.create(&PostParams::default(), &release).await.unwrap();
 }
 
-/// A round in which everything is told, if late and in disorder; and one in which it is not, until everybody looks anew.
-/// How many tales were told.
+/// One round. With `forgetful` events are also dropped silently, until the watches are expired with [`Gossip::end`]. Returns the number
+/// of injected faults.
 async fn round(seed: u64, forgetful: bool) -> usize {
     let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
     let templates = [("templates/maps.yaml", MAPS), ("templates/web.yaml", WEB)];

@@ -1,4 +1,4 @@
-//! Masks, and the law that nothing gets past them.
+//! Masks, and the property that no sensitive text passes them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -54,7 +54,7 @@ fn what_the_schema_calls_secret() {
             "users": [{"name": "ann", "token": "[masked]"}], "extra": {"a": "[masked]"}, "port": "[masked]",
         })
     );
-    // A short one is masked in the values, and not elsewhere.
+    // A short text is masked in the values only.
     assert_eq!(sensitive.mask_text("p1 longer-secret"), "p1 [masked]");
 }
 
@@ -103,7 +103,7 @@ fn of_a_secret_nothing_is_shown_and_its_texts_nowhere_else() {
         sensitive.mask(&plain),
         json!({"kind": "ConfigMap", "data": {"url": "x://a:[masked]@db", "[masked]": 1}})
     );
-    // Less than eight characters are not looked for.
+    // Texts of fewer than eight characters are not searched.
     assert_eq!(Sensitive::of_objects([&secret("p", "horse")]).mask_text("horse"), "horse");
 }
 
