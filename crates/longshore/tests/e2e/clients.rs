@@ -1,6 +1,5 @@
 //! Real command-line clients of the test's cluster: kubectl from `LONGSHORE_KUBECTL`, helm from `LONGSHORE_HELM_4_3`
-//! and
-//! similar variables. `cargo xtask test --real` sets all of them.
+//! and similar variables. `cargo xtask test --real` sets all of them.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,6 +1,5 @@
 //! API of the OpenYurt console on every target: accounts, the rights of a login's kubeconfig, nodes, pools and
-//! workloads
-//! as they exist in the cluster, and rejected requests.
+//! workloads as they exist in the cluster, and rejected requests.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,6 +1,5 @@
 //! A typical kube-rs controller. It must behave the same on the embedded cluster and on a real one, with the
-//! in-process
-//! client and with the client over TLS.
+//! in-process client and with the client over TLS.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

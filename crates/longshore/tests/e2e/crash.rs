@@ -219,8 +219,7 @@ impl Watcher {
     /// Continues after the restart, from its version or with a new list, until its state equals the stored one.
     async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, Known>) {
         // There are no writers now: a resumed watch delivers the missed events immediately and then none. How long
-        // that takes
-        // depends on the load of the machine.
+        // that takes depends on the load of the machine.
         let mut at_once = Duration::from_millis(200);
         loop {
             match timeout(at_once, self.follow(maps)).await {

@@ -1,6 +1,5 @@
 //! Life cycle of an edge account with nodes: nodes join up to the account's limit, belong to the account alone, and
-//! are
-//! removed with it.
+//! are removed with it.
 
 use std::path::PathBuf;
 

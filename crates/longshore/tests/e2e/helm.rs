@@ -1,6 +1,5 @@
 //! Public charts with the real Helm 3 and Helm 4. Each chart is installed, upgraded, rolled back, tested and
-//! uninstalled
-//! by one Helm 3 and by Helm 4. Each step waits until the cluster is in the expected state.
+//! uninstalled by one Helm 3 and by Helm 4. Each step waits until the cluster is in the expected state.
 //!
 //! There are two versions of Helm 3 with few differences. Half of the charts run with the older one.
 //!
@@ -179,8 +178,7 @@ fn live(chart: &Chart) {
         helm.prints("list --short", "");
         kubectl.prints(GONE, "");
         // Claims outlive the release, as they should. Deleting them also deletes their volumes, so that the next Helm
-        // starts
-        // with the same state.
+        // starts with the same state.
         kubectl.ok("delete persistentvolumeclaims --all --timeout=60s");
         if let Some(group) = chart.leaves {
             remove_kinds(&kubectl, group);

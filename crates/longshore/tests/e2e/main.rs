@@ -1,6 +1,5 @@
 //! End-to-end tests of the `longshore` binary as users see it: a started process, its two ports, its output and its
-//! data
-//! folder.
+//! data folder.
 //!
 //! Fixtures:
 //!

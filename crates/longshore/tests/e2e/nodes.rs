@@ -44,8 +44,7 @@ impl Invitation {
     }
 
     /// Creates the token and allows its group to create CSRs, then waits until the cluster signs the cluster
-    /// information with
-    /// it.
+    /// information with it.
     async fn prepare(&self) {
         let (id, name) = (&self.id, format!("bootstrap-token-{}", self.id));
         let group = format!("system:bootstrappers:{}", self.cluster.namespace);

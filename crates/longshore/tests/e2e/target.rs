@@ -1,8 +1,7 @@
 //! The target cluster of the suite: `LONGSHORE_TARGET` is `embedded` (the default), `devcluster` or `kubeconfig`.
 //!
 //! A test of the Kubernetes API or its clients uses a [`Cluster`]: a namespace of its own on any target, with the
-//! same
-//! behaviour everywhere. A test of the embedded cluster itself calls [`only_on_embedded`] first.
+//! same behaviour everywhere. A test of the embedded cluster itself calls [`only_on_embedded`] first.
 
 use std::env;
 use std::fs;
@@ -99,8 +98,7 @@ fn test_name() -> String {
 }
 
 /// A cluster for one test. When it is dropped, the test's namespace and all objects registered with
-/// [`Cluster::removes`]
-/// are deleted.
+/// [`Cluster::removes`] are deleted.
 pub struct Cluster {
     /// The test's namespace, and the default namespace of its clients.
     pub namespace: String,
