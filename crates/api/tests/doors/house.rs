@@ -124,7 +124,7 @@ impl House {
         Self::made(settings, open).await
     }
 
-    /// With a registration timeout of zero (`visitor_patience`).
+    /// Registration does not wait until the new account is ready (`visitor_patience` is zero).
     pub async fn impatient() -> Self {
         let settings = Settings {
             trusted_proxy: false,

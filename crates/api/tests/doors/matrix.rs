@@ -87,7 +87,7 @@ impl Caller {
             by(what, true, unseen)
         };
         match needs {
-            // An expired cookie is ignored; an invalid token is not.
+            // An invalid cookie is ignored; an invalid token is not.
             Needs::Guest if !self.known && self.keys.iter().any(|key| matches!(key, Key::Bearer(_))) => {
                 Refused(401)
             }

@@ -72,7 +72,7 @@ async fn as_bearer(platform: &kube::Client, token: &str, path: &str) -> Answer {
     send(platform, request.body(Vec::new()).unwrap()).await
 }
 
-/// Creates an object as cluster administrator.
+/// Creates an object with its status as cluster administrator.
 async fn make(cluster: &Cluster, path: &str, object: &Value) {
     let client = cluster.client().await;
     let name = object["metadata"]["name"].as_str().unwrap();

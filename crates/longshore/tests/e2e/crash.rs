@@ -1,5 +1,5 @@
 //! Durability: `kill -9` at random times while eight clients write over TLS. Acknowledged writes survive, others are
-//! there completely or not at all, `resourceVersion` never decreases, and a watch resumes or reports 410 Expired.
+//! stored completely or not at all, `resourceVersion` never decreases, and a watch resumes or reports 410 Expired.
 //!
 //! Kills 20 times by default; `LONGSHORE_KILLS=200` changes the number. Each writer has its own objects, so that the
 //! expected state of each is known: the last acknowledged one, or that of the one request without a response.
@@ -132,7 +132,7 @@ async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
         match done {
             Ok(map) => book.lock().unwrap().acknowledge(&name, map.as_ref().map(known)),
             Err(kube::Error::Api(refused)) => panic!("{name}: {refused:?}"),
-            Err(_) => return, // killed
+            Err(_) => return, // the server was killed
         }
     }
 }

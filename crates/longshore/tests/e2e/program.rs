@@ -156,7 +156,7 @@ impl Server {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
         };
-        fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // the peak begins anew
+        fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // resets the peak
         (bytes("VmRSS"), bytes("VmHWM"))
     }
 

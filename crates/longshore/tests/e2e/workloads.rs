@@ -40,7 +40,7 @@ spec:
     spec: {containers: [{name: main, image: 'agent:1'}]}
 ";
 
-/// A node for the test alone, and a Deployment that runs only there.
+/// A node for the test alone, and a Deployment with a disruption budget that runs only there.
 const BERTH: &str = "
 apiVersion: v1
 kind: Node

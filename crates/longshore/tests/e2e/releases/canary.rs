@@ -10,8 +10,7 @@ use crate::platform::{Person, until, unused_phone};
 use crate::request::{get, with};
 use crate::target::Cluster;
 
-/// A chart that leaks its password: in the notes, in its failure message, and in an object name that Kubernetes
-/// rejects.
+/// A chart that leaks its password: in the notes, in its failure message, and in a label that Kubernetes rejects.
 const CARELESS: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: careless\nversion: 1.0.0\n"),
     ("values.yaml", "password: \"\"\nfails: false\nrefused: false\ncount: 1\n"),

@@ -60,7 +60,7 @@ impl Scene {
         with(&self.kube, Method::POST, &path, "application/json", release.to_string()).await
     }
 
-    /// All objects of the victim: names, versions and contents.
+    /// Objects of the victim's namespace with their resource versions.
     async fn theirs(&self) -> Vec<String> {
         let admin = self.cluster.client().await;
         let namespace = &self.victim.id;
@@ -333,7 +333,7 @@ async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
         let refusals = ["forbidden", "stay inside", "whole cluster", "cannot be changed by a patch"];
         assert!(refusals.iter().any(|why| message.contains(why)), "{name}: {message}");
     }
-    // The victim's only new object is a workspace that the victim created.
+    // The victim's namespace is unchanged. The new workspace, which the victim created, is not part of the list.
     let since: Vec<String> = scene.theirs().await;
     let touched: Vec<&String> = since.iter().filter(|line| !before.contains(line)).collect();
     assert!(touched.is_empty() && since.len() == before.len(), "{touched:?}");

@@ -87,7 +87,7 @@ impl Unread {
     /// Waits until the server closes the connection.
     async fn closed(mut self) {
         let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest).await; // a reset is as good
+        let _ = self.0.read_to_end(&mut rest).await; // a reset is fine, too
     }
 }
 

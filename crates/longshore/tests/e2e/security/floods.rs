@@ -43,7 +43,7 @@ async fn send(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: 
     let read = tokio::spawn(async move {
         let mut answer = Vec::new();
         if reads {
-            let _ = timeout(Duration::from_secs(10), reader.read_to_end(&mut answer)).await; // a reset ends it as well
+            let _ = timeout(Duration::from_secs(10), reader.read_to_end(&mut answer)).await; // or reset
         } else {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }

@@ -107,7 +107,7 @@ impl Run {
         self.tenants[tenant].as_ref().unwrap()
     }
 
-    /// Address and CA of the cluster; the address changes with each restart.
+    /// Current address and CA of the cluster.
     fn kubeconfig(&self) -> Kubeconfig {
         match target() {
             Target::Embedded => Kubeconfig::from_yaml(&self.server().kubeconfig()).unwrap(),
