@@ -1,9 +1,10 @@
-//! Memory held for a caller: request bodies while they are read and parsed, and answers until they are sent.
+//! Memory budgets of callers: request bodies while they are read and parsed, and responses until they are sent.
 //!
-//! Every request behind a [`door`](crate::door) has an [`Account`], which belongs to the caller's flow: the user, or the address
-//! of a caller without credentials. A body is counted as it arrives, before it is kept, and released when the handler has ended. An
-//! answer is counted before it is sent, in chunks: the transport drops a chunk when it has been written to the connection, and with
-//! the last chunk the reservation ends. A caller over the budget gets 429 with `Retry-After`.
+//! Every request that passes the [route guard](crate::door) has an [`Account`] for the caller's flow: the user, or
+//! the address of a caller without credentials. A body is counted as it arrives, before it is buffered, and released
+//! when the handler has finished. A response is counted before it is sent, in chunks: the transport drops a chunk
+//! once it is written to the connection, and the reservation ends with the last chunk. A caller over the budget gets
+//! 429 with `Retry-After`.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -23,14 +24,14 @@ use http_body::{Frame, SizeHint};
 use crate::problem::Problem;
 
 const MIB: u64 = 1 << 20;
-/// Reserved for every request before its handler runs; most answers are smaller.
+/// Reserved for every request before its handler runs; most responses are smaller.
 const BASE_BYTES: u64 = 8 << 10;
-/// Reserved while a large answer is made, whose size is not known yet.
+/// Reserved while a large response of unknown size is produced.
 const LARGE_BYTES: u64 = 4 * MIB;
-/// Answers are sent in chunks of at most this size.
+/// Maximum size of the chunks of a response.
 const CHUNK: usize = 64 << 10;
 
-/// Limits of the platform's port. Seats are for large answers only.
+/// Limits of the platform's port. Seats limit concurrent large responses only.
 pub fn limits() -> LevelLimits {
     let authenticated = Limits {
         seats: 8,
@@ -45,7 +46,7 @@ pub fn limits() -> LevelLimits {
     };
     let anonymous =
         Limits { bytes: 8 * MIB, bytes_per_flow: 2 * MIB, streams: 16, streams_per_flow: 4, ..authenticated };
-    // The platform does not call itself by its port.
+    // The platform does not call its own port.
     let platform = Limits { bytes: 0, bytes_per_flow: 0, streams: 0, streams_per_flow: 0, ..authenticated };
     LevelLimits([platform, authenticated, anonymous])
 }
@@ -55,7 +56,7 @@ pub fn governor() -> Governor {
     Governor::new(&limits())
 }
 
-/// The budget that a request uses, and what its body holds. Clones share both.
+/// The budget of a request and the reservations of its body. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Account {
     governor: Governor,
@@ -65,7 +66,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The account of `actor`, or of an address where nobody is known.
+    /// The account of `actor`, or of the remote address if the caller is not authenticated.
     pub fn of(governor: &Governor, actor: Option<&Actor>, from: Option<IpAddr>) -> Self {
         let (level, flow) = match actor {
             Some(actor) => (
@@ -77,17 +78,17 @@ impl Account {
         Self { governor: governor.clone(), level, flow, bodies: Arc::default() }
     }
 
-    /// Reserves `bytes`; call it before they are allocated.
+    /// Reserves `bytes`. Call it before the allocation.
     pub fn reserve(&self, bytes: u64) -> Result<Reserved, Rejected> {
         self.governor.reserve(self.level, self.flow, bytes)
     }
 
-    /// Keeps a reservation until the handler has ended.
+    /// Holds a reservation until [`Self::release`].
     pub fn keep(&self, reserved: Reserved) {
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
     }
 
-    /// The handler has ended: nothing of the body is held any more.
+    /// Releases the reservations of the body, after the handler has finished.
     pub fn release(&self) {
         self.bodies.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -101,7 +102,7 @@ impl Account {
         Ok(Admitted { reserved: self.reserve(LARGE_BYTES)?, _seat: Some(seat) })
     }
 
-    /// The answer with a body that is counted until it is sent.
+    /// Counts the response body until it is sent. A body of unknown size counts as a stream.
     pub fn charge(
         &self,
         response: Response<Body>,
@@ -111,7 +112,7 @@ impl Account {
         let Admitted { mut reserved, .. } = admitted;
         let Some(size) = response.body().size_hint().exact() else {
             let stream = self.governor.stream(self.level, self.flow)?;
-            // What follows is sent as it comes.
+            // A stream is sent as it is produced and needs no large reservation.
             drop(reserved);
             let reserved = self.reserve(BASE_BYTES)?;
             return Ok(
@@ -124,7 +125,7 @@ impl Account {
         };
         let needed = size.max(BASE_BYTES);
         if reserved.held() > needed {
-            // A large answer that is smaller than expected.
+            // A large response that is smaller than expected.
             drop(reserved);
             reserved = self.reserve(needed).map_err(refused)?;
         } else {
@@ -134,7 +135,7 @@ impl Account {
     }
 }
 
-/// A request that was admitted: what is reserved for its answer, and its seat while the answer is made.
+/// An admitted request: the reservation for its response, and its seat until the response is produced.
 #[must_use]
 pub struct Admitted {
     reserved: Reserved,
@@ -148,14 +149,14 @@ impl From<Rejected> for Problem {
     }
 }
 
-/// An answer whose size is known. Each chunk of it holds the reservation.
+/// A response of known size. Each of its chunks holds the reservation.
 struct Counted {
     body: Body,
     left: Bytes,
     hold: Arc<Reserved>,
 }
 
-/// A part of an answer; sent when dropped.
+/// A chunk of a response; dropped once it is sent.
 struct Chunk {
     data: Bytes,
     _hold: Arc<Reserved>,
@@ -203,7 +204,7 @@ impl HttpBody for Counted {
     }
 }
 
-/// An answer that goes on: it counts as a stream.
+/// A streamed response; counts as a stream.
 struct Followed {
     body: Body,
     _stream: Stream,

@@ -1,5 +1,5 @@
-//! Every route there is, with what it needs. The router, the description of the API, the audit trail, the actions of objects
-//! and the matrix of roles all read this table.
+//! Table of all routes with their requirements. The router, the OpenAPI document, the audit log, the allowed actions
+//! of objects and the role matrix all read it.
 
 use domain::roles::Capability::{
     ChangeReleases, DeleteWorkspace, ManageMembers, ManageNamespaces, ManageUsers, ReadAudit, ReadReleases,
@@ -23,16 +23,16 @@ macro_rules! path {
     };
 }
 
-/// Above our own routes.
+/// Path prefix of the native API.
 pub const ROOT: &str = "/api/longshore/v1";
-/// Where an object of a kind is.
+/// Paths of single objects.
 pub const USER: &str = path!("users/{user}");
 pub const WORKSPACE: &str = path!("workspaces/{workspace}");
 pub const RELEASE: &str = path!("releases/{cluster}/{namespace}/{release}");
 pub const REPO: &str = path!("repos/{repo}");
 pub const MEMBER: &str = path!("workspaces/{workspace}/members/{user}");
 
-/// The table. Whoever may observe the whole platform may read its metrics.
+/// The route table. `/metrics` is public on this machine; other clients need the capability `ReadAudit`.
 #[rustfmt::skip]
 pub fn table() -> Vec<Route> {
     vec![

@@ -1,4 +1,4 @@
-//! The definitions of all kinds that the server installs.
+//! CRDs that the server installs.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -6,17 +6,18 @@ use kube::CustomResourceExt;
 use crate::marks::CRD_REVISION;
 use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace, node_pool};
 
-/// Grows with each change to a definition of ours: an older server leaves a newer definition alone.
+/// Revision of the platform's CRDs. Increased with each change, so that an older server does not replace a newer
+/// definition.
 pub const REVISION: u32 = 7;
 
-/// A definition, and how it is to be installed.
+/// A CRD and how it is installed.
 pub struct Definition {
     pub crd: CustomResourceDefinition,
-    /// Of other projects: made where it is absent, and never changed.
+    /// Kind of another project: created if absent, never changed.
     pub foreign: bool,
 }
 
-/// Every definition, in the order of installation.
+/// Every CRD, in the order of installation.
 pub fn all() -> Vec<Definition> {
     let of = |mut crd: CustomResourceDefinition, foreign: bool| {
         crd.metadata

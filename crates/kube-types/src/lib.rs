@@ -1,9 +1,17 @@
-//! Our custom resources, and those of other projects that we keep.
+//! Custom resources of the platform, and those of other projects that it uses.
 //!
-//! Modules in reading order: the account of a person ([`user`], OpenYurt's kind), machines that belong together ([`node_pool`],
-//! OpenYurt's too), what people share ([`workspace`]), where charts come from and are kept ([`repo`], [`package`]), what people
-//! ask for ([`request`]) and what follows from it ([`release`], both of KubeSphere's design), what every status of ours has
-//! ([`progress`]), labels and annotations ([`marks`]), and all definitions to be installed ([`definitions`]).
+//! Modules:
+//!
+//! - [`user`]: `User`, a user account (OpenYurt's kind)
+//! - [`node_pool`]: `NodePool`, a group of nodes (OpenYurt's kind)
+//! - [`workspace`]: `Workspace`, shared namespaces and their members
+//! - [`repo`]: `HelmRepo`, a chart repository
+//! - [`package`]: `HelmPackage`, a stored chart archive
+//! - [`request`]: `HelmRequest`, the release that a user requests (KubeSphere's design)
+//! - [`release`]: `HelmRelease`, the release on the cluster (KubeSphere's design)
+//! - [`progress`]: conditions and transitions of every status
+//! - [`marks`]: labels, annotations, finalizers and Secret types
+//! - [`definitions`]: all CRDs that the server installs
 #![expect(clippy::duplicated_attributes, reason = "columns of one type are no duplicates")]
 
 pub mod definitions;
@@ -25,8 +33,8 @@ pub use request::{HelmRequest, HelmRequestSpec, HelmRequestStatus};
 pub use user::{User, UserSpec, UserStatus};
 pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};
 
-/// Where the platform keeps what is its own.
+/// Namespace of the platform's own objects.
 pub const SYSTEM_NAMESPACE: &str = "longshore-system";
 
-/// The field manager of our own objects.
+/// Field manager of the platform's writes.
 pub const FIELD_MANAGER: &str = "longshore";

@@ -1,10 +1,10 @@
-//! Nodes that belong together: OpenYurt's `NodePool`, cluster-scoped.
+//! `NodePool`: a group of nodes. OpenYurt's kind, cluster-scoped.
 //!
-//! OpenYurt has served this kind in three versions. One struct reads all of them: whatever a version lacks is empty, what it
-//! has beyond these fields is left alone. Where we make the definition ourselves it has `v1alpha1`, which is stored, and
-//! `v1beta1` of the same shape, so that nothing needs to be converted.
+//! OpenYurt has served this kind in three versions. One struct reads all of them: fields that a version lacks are
+//! empty, and further fields are left alone. If the platform creates the CRD, it has `v1alpha1`, which is stored, and
+//! `v1beta1` with the same schema, so that no conversion is needed.
 //!
-//! Elsewhere: which nodes are in a pool, and what follows for them (the labels of [`crate::marks`]).
+//! See also: the labels in [`crate::marks`] that make a node a member.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use kube::{CustomResource, CustomResourceExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A pool of machines at the edge.
+/// Type of a pool of edge nodes.
 pub const EDGE: &str = "Edge";
-/// A pool of machines in the data centre.
+/// Type of a pool of nodes in the data centre.
 pub const CLOUD: &str = "Cloud";
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,7 +70,7 @@ pub struct NodePoolStatus {
     pub nodes: Vec<String>,
 }
 
-/// Our definition: both versions, of one shape.
+/// The platform's CRD: both versions with the same schema.
 pub fn definition() -> CustomResourceDefinition {
     let mut definition = NodePool::crd();
     let versions = &mut definition.spec.versions;

@@ -1,13 +1,13 @@
-//! The archive of a chart, by its digest. The bytes are in ConfigMaps that belong to it.
+//! `HelmPackage`: a stored chart archive, named by its digest. The bytes are in ConfigMaps owned by it.
 //!
-//! Always true: what one says never changes, so that whoever holds its name holds those bytes and no others.
+//! Invariant: the spec is immutable, so a package name always refers to the same bytes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the name of every package begins with.
+/// Prefix of every package name.
 pub const PREFIX: &str = "pkg-";
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -84,6 +84,6 @@ pub struct HelmPackageStatus {
 /// Phases of a package.
 pub mod phase {
     pub const READY: &str = "Ready";
-    /// Bytes were missing when they were read: whoever has them again completes it.
+    /// Bytes were missing when they were read. Storing the same archive again completes the package.
     pub const MISSING: &str = "Missing";
 }

@@ -1,11 +1,11 @@
-//! What every status of ours has: conditions, and the last changes of state with one number each.
+//! Status fields shared by all kinds: conditions, and the most recent transitions with sequence numbers.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many of the last changes a status keeps.
+/// Number of transitions kept in a status.
 pub const KEPT: usize = 20;
 
 /// One change of state.
@@ -19,7 +19,7 @@ pub struct Transition {
     pub reason: String,
 }
 
-/// The condition `kind`, where there is one.
+/// The condition of type `kind`, if present.
 pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
     conditions.iter().find(|condition| condition.type_ == kind)
 }
@@ -28,7 +28,7 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     condition(conditions, kind).is_some_and(|condition| condition.status == "True")
 }
 
-/// What a pass found of one condition.
+/// A condition determined by a reconcile, to be written to the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub kind: &'static str,
@@ -37,8 +37,8 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Enters what was found: a condition moves its time only when it turns, and each turn is one transition with the next
-/// number. Returns whether anything changed at all.
+/// Updates conditions. `lastTransitionTime` changes only with the status of a condition, and each such change appends
+/// one transition with the next sequence number. Returns whether anything changed.
 pub fn enter(
     conditions: &mut Vec<Condition>,
     sequence: &mut i64,

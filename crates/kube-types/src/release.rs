@@ -1,11 +1,14 @@
-//! One application on one cluster: KubeSphere's `HelmRelease`, namespaced, under the name that Helm's record has too.
+//! `HelmRelease`, namespaced, of KubeSphere's design: one Helm release on one cluster, with the same name as its Helm
+//! records.
 //!
-//! Its fields are those that KubeSphere's document names, with their meaning; what is added stands beside them, spelled as
-//! in Flux's `helm.toolkit.fluxcd.io/v2` where Flux has it.
+//! Fields from KubeSphere's specification keep their meaning. Added fields are spelled as in Flux's
+//! `helm.toolkit.fluxcd.io/v2` if Flux has them.
 //!
-//! Always true: whom a release acts as is never read from it. With [`HelmReleaseSpec::request_ref`] it is the person of the
-//! request, and only the platform can write it; without, it is a ServiceAccount of the release's own namespace.
-//! Elsewhere: what belongs to the spec ([`parts`]), how it stands ([`status`]), what asks for it (`crate::request`).
+//! Invariant: the spec cannot name a user to act as. With [`HelmReleaseSpec::request_ref`] the release acts as the
+//! user of the request, and only the platform can write it. Without, it acts as a ServiceAccount of its own
+//! namespace.
+//!
+//! Modules: types of the spec ([`parts`]) and the status ([`status`]). See also: [`crate::request`].
 
 pub mod parts;
 pub mod status;
@@ -141,10 +144,10 @@ pub struct HelmReleaseSpec {
     pub request_ref: Option<RequestRef>,
 }
 
-/// A regular expression of the names of charts: text without separators of URLs and control characters.
+/// Pattern of chart names: text without URL separators and control characters.
 const CHART_PATTERN: &str = r"^[^/?#%\x00-\x20\x7f]*$";
 
-/// The ServiceAccount that a hand-written release acts as when it names none.
+/// Default ServiceAccount of a release without a request.
 pub const DEPLOYER: &str = "longshore-deployer";
 
 fn first() -> i64 {
@@ -160,18 +163,18 @@ fn anything(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// The conditions of a release.
+/// Condition types of a release.
 pub mod conditions {
     /// The last operation ended with a deployed record.
     pub const DEPLOYED: &str = "Deployed";
-    /// Deployed, and all of it is ready.
+    /// Deployed, and all objects are ready.
     pub const READY: &str = "Ready";
-    /// Nothing more is tried until the spec changes.
+    /// No further attempt is made until the spec changes.
     pub const STALLED: &str = "Stalled";
-    /// Somebody else, such as the helm command line, changed the release since.
+    /// Another client, such as the helm command line, changed the release since the last operation.
     pub const OUT_OF_BAND: &str = "OutOfBandChange";
-    /// What is on the cluster is not what was deployed.
+    /// Objects on the cluster differ from the deployed revision.
     pub const DRIFTED: &str = "Drifted";
-    /// It cannot be uninstalled; the message says what is in the way.
+    /// The release cannot be uninstalled; the message gives the reason.
     pub const UNINSTALL_BLOCKED: &str = "UninstallBlocked";
 }

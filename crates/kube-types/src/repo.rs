@@ -1,7 +1,8 @@
-//! A repository of charts: where it is, and how one is let in.
+//! `HelmRepo`: a chart repository, its URL and its credentials.
 //!
-//! Always true in what the platform writes: no password and no key is in it. Those are in the Secret that `credentialRef` names,
-//! in the platform's own namespace, of the type `longshore.dev/repo-credentials` and labelled with the same workspace.
+//! Invariant of objects written by the platform: they contain no password and no key. Those are in the Secret named
+//! by `credentialRef`, in the platform's own namespace, with the type `longshore.dev/repo-credentials` and the label
+//! of the same workspace.
 
 use domain::names::{OPTIONAL_LABEL_PATTERN, SUBDOMAIN_PATTERN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

@@ -1,8 +1,10 @@
-//! Somebody asks for an application: KubeSphere's `HelmRequest`, cluster-scoped. What the doors write; the release follows.
+//! `HelmRequest`, cluster-scoped, of KubeSphere's design: the release that a user requests. The API writes it, and
+//! the controller derives a `HelmRelease` from it.
 //!
-//! Always true: only the platform writes it, after asking Kubernetes whether the person may; so it may say as whom the
-//! release acts ([`RunAs`]). The values are in a Secret of the system's namespace, one for each version.
-//! Elsewhere: the release itself (`crate::release`).
+//! Invariants: only the platform writes it, after Kubernetes has authorised the user, so it may name the identity
+//! that the release acts as ([`RunAs`]). The values are in Secrets of the system namespace, one per version.
+//!
+//! See also: [`crate::release`].
 
 use domain::names::{LABEL_PATTERN, OPTIONAL_LABEL_PATTERN};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -168,9 +170,9 @@ pub struct ReleaseRef {
     pub helm_revision: i64,
 }
 
-/// The conditions of a request.
+/// Condition types of a request.
 pub mod conditions {
-    /// The release was written.
+    /// The `HelmRelease` was written.
     pub const DISPATCHED: &str = "Dispatched";
     pub const CLUSTER_REACHABLE: &str = "ClusterReachable";
     pub const DEPLOYED: &str = "Deployed";

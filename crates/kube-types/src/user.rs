@@ -1,7 +1,7 @@
-//! The account of a person: OpenYurt's `User`, cluster-scoped, with all the fields that its document names.
+//! `User`: a user account. OpenYurt's kind, cluster-scoped, with all fields of its specification.
 //!
-//! Always true in what we write: no credential is in it. `token`, `kubeConfig` and `nodeAddScript` stay empty in the
-//! store; the answer to a login fills them.
+//! Invariant of objects written by the platform: they contain no credentials. `token`, `kubeConfig` and
+//! `nodeAddScript` are empty in storage and filled in the login response.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
@@ -125,13 +125,13 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The conditions of a user, in the order in which they come true.
+/// Condition types of a user, in the order in which they become true.
 pub mod conditions {
     pub const NAMESPACE_READY: &str = "NamespaceReady";
     pub const ACCESS_READY: &str = "AccessReady";
     pub const CREDENTIALS_ISSUED: &str = "CredentialsIssued";
     pub const READY: &str = "Ready";
     pub const EXPIRED: &str = "Expired";
-    /// Its end is near.
+    /// The account expires soon.
     pub const EXPIRING: &str = "Expiring";
 }

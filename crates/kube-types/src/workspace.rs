@@ -1,4 +1,4 @@
-//! What people share: namespaces, and who has which role in them.
+//! `Workspace`: namespaces shared by users, with a role for each member.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +90,7 @@ impl Allowance {
         Self::OpenNetworkPolicies,
     ];
 
-    /// The label of the workspace's namespaces.
+    /// Label of the workspace's namespaces that grants this exception.
     pub fn label(self) -> &'static str {
         match self {
             Self::SystemPriorityClasses => "allow.longshore.dev/system-priority-classes",
@@ -101,7 +101,7 @@ impl Allowance {
         }
     }
 
-    /// The word in `Workspace.spec.allow`.
+    /// The value in `Workspace.spec.allow`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SystemPriorityClasses => "systemPriorityClasses",
@@ -186,7 +186,7 @@ pub struct OwnedNamespace {
     pub share: BTreeMap<String, String>,
 }
 
-/// The conditions of a workspace, in the order in which they come true.
+/// Condition types of a workspace, in the order in which they become true.
 pub mod conditions {
     pub const NAMESPACES_READY: &str = "NamespacesReady";
     pub const ACCESS_READY: &str = "AccessReady";

@@ -1,4 +1,5 @@
-//! The program: `cli` says what was asked, `server` and `cli` do it.
+//! The `longshore` binary: parses the command line with `cli` and runs the server (`server`) or a client command
+//! (`cli`).
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,8 +14,8 @@ use server::administrator::{Right, reset_password as reset_password_by};
 use server::endpoints::Endpoints;
 use server::{Config, Flags};
 
-/// Objects are trees of small strings, made and dropped by every thread: the system's allocator takes a third of
-/// the time of a server-side apply, and keeps what a burst of lists has used.
+/// Kubernetes objects are trees of small strings, allocated and freed by every thread. With the system allocator,
+/// allocation takes a third of the time of a server-side apply, and memory used by a burst of lists is not returned.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(code) => code,
         Err(error) => {
-            // Where standard error takes nothing, the exit code is all that can be told.
+            // If stderr cannot be written either, the exit code is the only remaining signal.
             let _ = writeln!(std::io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
@@ -69,7 +70,7 @@ fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A command line that makes no sense. Helm's commands say so in its words, and with its exit code.
+/// Reports an invalid command line. Helm-compatible commands use Helm's messages and exit code.
 fn refused(error: &clap::Error) -> ExitCode {
     let is_helm = std::env::args().nth(1).is_some_and(|command| {
         [cli::helm::COMMANDS, cli::release::COMMANDS].concat().contains(&command.as_str())
@@ -109,21 +110,21 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Asks a running platform, and prints what comes of it.
+/// Runs a command against a running platform and prints its output.
 fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut world = World::of_process(runs_here);
     Ok(platform::finish(runtime.block_on(command(&mut world))))
 }
 
-/// The address of the server that runs on this machine, if one does.
+/// URL of the server that runs on this machine from the default data folder, if its endpoints file exists.
 fn runs_here() -> Result<Option<String>, String> {
     let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
     let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
     Ok(endpoints.map(|endpoints| endpoints.url))
 }
 
-/// The one that was named, or the user's own.
+/// The given data folder, or the user's default one.
 fn data_folder(named: Option<PathBuf>) -> Result<PathBuf> {
     let own = || server::config::default_data(&cli::environment());
     named.or_else(own).context("no data folder is known: give --data")
@@ -140,7 +141,7 @@ fn reset_password(args: ResetPasswordArgs) -> Result<()> {
     Ok(cli::print(&format!("{account} password {password}\n"))?)
 }
 
-/// Reads files only: works whether or not the server runs.
+/// Reads files only; works whether or not the server is running.
 fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
     let data = data_folder(args.data)?;
     let url = Endpoints::read(&data)

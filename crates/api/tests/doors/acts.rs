@@ -1,4 +1,4 @@
-//! What can be done with a release beside changing it: its tests, leaving it alone for a while, trying again what failed.
+//! Actions on a release besides changing it: test, pause and resume, retry.
 
 use axum::http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -63,7 +63,7 @@ async fn tests_are_chosen_by_name_and_show_what_they_printed_without_secrets() {
     assert_eq!(viewer.code(), 403, "{}", viewer.text);
 }
 
-/// A test that takes an hour, and has a second.
+/// A test hook that takes an hour, with a timeout of a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_test_has_the_time_that_it_is_given() {
     let acme = Acme::new().await;

@@ -1,4 +1,4 @@
-//! What the audit trail says, and what it never says.
+//! Content of the audit log, and what must not be in it.
 
 use api::route::Route;
 use api::{Settings, routes};
@@ -66,7 +66,7 @@ async fn an_act_whose_answer_nobody_waits_for_is_in_the_trail() {
     let asked =
         request(Method::POST, &format!("{ROOT}/workspaces"), &person.key(), Some(json!({"name": "acme"})));
     let mut answer = Box::pin(house.router().oneshot(asked));
-    // Once begun, it is dropped as a connection that breaks would drop it.
+    // The request is dropped after it has started, as when its connection breaks.
     assert!(futures::poll!(&mut answer).is_pending());
     drop(answer);
     let records = house.audit.take();

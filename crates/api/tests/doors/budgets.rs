@@ -1,4 +1,4 @@
-//! Memory that callers hold: bodies that never end, and answers that nobody reads.
+//! Memory held by callers: request bodies that never end, and responses that are not read.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +16,8 @@ use crate::house::{House, LIMIT, Person, ROOT};
 
 const MIB: usize = 1 << 20;
 
-/// An upload of `size` bytes. With `arrived` its body does not end: `arrived` is notified when the server has read so far.
+/// An upload of `size` bytes. With `arrived` its body never ends, and `arrived` is notified once the server has read
+/// `size` bytes.
 fn upload(person: &Person, size: usize, arrived: Option<Arc<Semaphore>>) -> Request<Body> {
     let pieces = stream::iter(0..size / MIB).map(|_| Ok::<_, Infallible>(Bytes::from(vec![0; MIB])));
     let body = match arrived {
@@ -48,7 +49,7 @@ async fn tenant_sends_bodies_that_never_end_and_stops_nobody() {
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.text);
     assert_eq!(refused.headers[RETRY_AFTER], "1");
     assert_eq!(refused.json()["code"], "budget", "{}", refused.text);
-    // It is no archive, but it was read.
+    // The body is not a valid archive, but it was read.
     let served = house.send(upload(&other, 8 * MIB, None)).await;
     assert_eq!(served.code(), 400, "{}", served.text);
     for upload in held {

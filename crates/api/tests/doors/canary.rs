@@ -1,4 +1,4 @@
-//! Secrets are told to those whom they belong to, once, and are nowhere else: in no answer, log line, metric or record.
+//! Secrets are returned to their owners once, and appear in no other response, log line, metric or audit record.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::house::{House, Key, PASSWORD, request};
 
-/// All that is logged, for a test to read.
+/// All log output.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ impl<'a> MakeWriter<'a> for Log {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_where_it_does_not_belong() {
     let log = Log::default();
-    // More than anybody would switch on.
+    // More verbose than any production configuration.
     let filter = EnvFilter::new("trace,hyper=debug,h2=debug");
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(log.clone()).finish();
     tracing::subscriber::set_global_default(subscriber).unwrap();
@@ -60,7 +60,7 @@ async fn no_secret_is_where_it_does_not_belong() {
     assert_eq!(house.post("users/me/password", &person.key(), changed).await.code(), 204);
     house.get(&format!("auth/methods?token={}", person.token), &Key::Nothing).await;
     house.ask(Method::DELETE, &format!("tokens/{}", person.token), &person.key(), None).await;
-    // At the console's doors, where tokens may stand in the query.
+    // On the routes of the console, which accept tokens in the query.
     let login = format!("/login?email=p2%40example.com&token={}", person.token);
     let login = house.send(request(Method::GET, &login, &Key::Nothing, None)).await;
     assert_eq!(login.code(), 200, "{}", login.text);

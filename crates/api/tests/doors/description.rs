@@ -1,4 +1,4 @@
-//! What the API says of itself.
+//! The OpenAPI document.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn the_description_of_the_api() {
     insta::assert_json_snapshot!(describe(&routes::table()));
 }
 
-/// Every `$ref` in it, and every place that they can point to.
+/// Collects all `$ref` targets in the document.
 fn references(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {

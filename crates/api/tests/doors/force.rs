@@ -1,4 +1,4 @@
-//! The end of a release that something is in the way of.
+//! Deletion of releases that is blocked, and forced deletion.
 
 use axum::http::Method;
 use events::audit::Outcome;
@@ -11,8 +11,8 @@ use testkit::until;
 use crate::house::Key;
 use crate::releases::{Acme, packed_of};
 
-/// A hook that fails or never ends, an object that somebody ought to let go of and nobody does, one that is taken over, one that
-/// just goes.
+/// A chart whose uninstallation is blocked: a hook that fails or never ends, an object with a foreign finalizer, an
+/// object taken over by another release, and one that is deleted normally.
 const STUCK: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: stuck\nversion: 1.0.0\n"),
     (
@@ -60,7 +60,7 @@ async fn what_holds_up_the_end_of_a_release_is_left_behind_if_an_administrator_s
     acme.stuck("exit=4").await;
     let others = json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "others"}}});
     acme.maps().patch("taken", &PatchParams::default(), &Patch::Merge(others)).await.unwrap();
-    // Not by those who only run releases, whatever state it is in.
+    // Not allowed for users who only run releases, in any state of the release.
     assert_eq!(acme.ends("?force=true", &developer).await.0, 403);
     assert_eq!(acme.ends("?force=true", &acme.viewer.key()).await.0, 403);
     assert_eq!(acme.ends("?force=true", &acme.stranger.key()).await.0, 404);
@@ -99,7 +99,7 @@ async fn what_holds_up_the_end_of_a_release_is_left_behind_if_an_administrator_s
         .collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("left behind: ConfigMap acme/held (it is being deleted"), "{notes:?}");
-    // The name is free again.
+    // The name can be used again.
     assert_eq!(acme.ends("?force=true", &admin).await.0, 404);
     let again = acme.install(json!({})).await;
     assert_eq!(again.code(), 201, "{}", again.text);

@@ -1,4 +1,4 @@
-//! A platform to knock at: a cluster, tenancy, the router, and people with accounts.
+//! Fixture: an embedded cluster, the services, the router, and users with accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,12 +35,12 @@ use tokio::sync::oneshot;
 use tower::ServiceExt;
 
 pub const ROOT: &str = "/api/longshore/v1";
-/// What somebody chose, and nobody else may ever read.
+/// A user's password, which must not appear in any output.
 pub const PASSWORD: &str = "canary-password-4711";
-/// Far more than anything here takes.
+/// Far longer than any step takes.
 pub const LIMIT: Duration = Duration::from_mins(1);
 
-/// The audit trail, for a test to read.
+/// Collects audit records.
 #[derive(Default)]
 pub struct Collected(Mutex<Vec<Record>>);
 
@@ -59,7 +59,7 @@ impl Collected {
 
 pub struct House {
     pub world: World,
-    /// On the platform's line to the cluster.
+    /// Faults on the platform's connection to the cluster.
     pub fault: Fault,
     pub api: Api,
     pub audit: Arc<Collected>,
@@ -72,7 +72,7 @@ impl Drop for House {
     }
 }
 
-/// Somebody with an account.
+/// A user with an account.
 #[derive(Clone, Debug)]
 pub struct Person {
     pub id: UserId,
@@ -80,7 +80,7 @@ pub struct Person {
     pub token: String,
 }
 
-/// How somebody shows who they are.
+/// Credentials of a request.
 #[derive(Clone, Debug)]
 pub enum Key {
     Nothing,
@@ -88,7 +88,7 @@ pub enum Key {
     Session { cookie: String, csrf: String },
 }
 
-/// What came back.
+/// A complete response.
 #[derive(Debug)]
 pub struct Answer {
     pub status: StatusCode,
@@ -124,7 +124,7 @@ impl House {
         Self::made(settings, open).await
     }
 
-    /// Where visitors wait for nothing.
+    /// Registration does not wait until the new account is ready (`visitor_patience` is zero).
     pub async fn impatient() -> Self {
         let settings = Settings {
             trusted_proxy: false,
@@ -142,7 +142,7 @@ impl House {
         Self::made(settings, at_once).await
     }
 
-    /// As the configuration is by itself off this machine.
+    /// With the default configuration of a server that listens beyond loopback.
     pub async fn closed() -> Self {
         let settings = Settings {
             trusted_proxy: false,
@@ -155,7 +155,7 @@ impl House {
         Self::made(settings, tenancy::Settings::default()).await
     }
 
-    /// With nodes that pretend to run pods, on which the platform has the rights that it has anywhere.
+    /// On a cluster with a simulated node, where the platform has only the rights of its manifests.
     pub async fn running() -> Self {
         let simulation = Some(Simulation { nodes: 1, ..Simulation::default() });
         let config = Config { simulation, ..Config::default() };
@@ -204,9 +204,9 @@ impl House {
         house
     }
 
-    /// From here on what follows by itself does.
+    /// Starts the controllers.
     pub fn lead(&self) {
-        // A thread of its own: this work is not one that can wander between threads.
+        // Runs on a thread of its own, because these futures are not `Send`.
         let (leading, stopped) = oneshot::channel();
         let Api { tenancy, releases, fleet, .. } = self.api.clone();
         let thread = std::thread::spawn(move || {
@@ -227,7 +227,7 @@ impl House {
         api::router(&self.api)
     }
 
-    /// From here on nobody provisions.
+    /// Stops the controllers.
     pub fn stop_leading(&self) {
         if let Some((leading, thread)) = self.leading.lock().unwrap().take() {
             drop(leading);
@@ -235,7 +235,7 @@ impl House {
         }
     }
 
-    /// The person number `number`, with these roles on the platform.
+    /// Registers user number `number` with these platform roles.
     pub async fn person(&self, number: u32, roles: &[PlatformRole]) -> Person {
         let (email, phone) = (format!("p{number}@example.com"), format!("1830000{number:04}"));
         let registration = Registration::parse(&email, &phone, "Acme", Some(PASSWORD)).unwrap();
@@ -253,7 +253,7 @@ impl House {
         Person { id: made.id, token: made.token.expose().to_owned() }
     }
 
-    /// A workspace that `owner` made, with these members, once all of it is there.
+    /// A workspace created by `owner` with these members, once it is ready.
     pub async fn workspace(
         &self,
         name: &str,
@@ -272,12 +272,12 @@ impl House {
         made
     }
 
-    /// Sends it to the real doors.
+    /// Sends a request to the router.
     pub async fn send(&self, request: Request<Body>) -> Answer {
         read(self.router().oneshot(request).await.unwrap()).await
     }
 
-    /// A request to a path below the root of our own routes.
+    /// Sends a request to a path below [`ROOT`].
     pub async fn ask(&self, method: Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
         self.send(request(method, &format!("{ROOT}/{path}"), key, body)).await
     }
@@ -297,7 +297,7 @@ impl House {
     }
 }
 
-/// Somebody who may do everything, for what a test prepares.
+/// An actor with all rights, to prepare tests.
 pub fn root() -> Actor {
     Actor {
         who: Who::Person {
@@ -311,7 +311,7 @@ pub fn root() -> Actor {
     }
 }
 
-/// The session that an answer opened.
+/// The session created by a sign-in response.
 pub fn session_of(answer: &Answer) -> Key {
     let cookie = answer.headers[SET_COOKIE].to_str().unwrap().split(';').next().unwrap().to_owned();
     Key::Session { cookie, csrf: answer.json()["csrf"].as_str().unwrap().to_owned() }
@@ -323,7 +323,7 @@ impl Person {
     }
 }
 
-/// From somewhere else than this machine.
+/// A request from a remote address.
 pub fn request(method: Method, path: &str, key: &Key, body: Option<Value>) -> Request<Body> {
     let peer: SocketAddr = "203.0.113.7:40000".parse().unwrap();
     let mut builder = Request::builder().method(method).uri(path).extension(Peer(peer));

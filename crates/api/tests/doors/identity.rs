@@ -1,4 +1,4 @@
-//! Registering, signing in, tokens, and what comes of forged and foreign credentials.
+//! Registration, sign-in and tokens, and requests with forged or foreign credentials.
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE, WWW_AUTHENTICATE};
@@ -107,7 +107,7 @@ async fn forged_foreign_and_withdrawn_credentials_open_nothing() {
         assert!(answer.headers.contains_key(WWW_AUTHENTICATE));
         assert_eq!(answer.json()["kind"], "Unauthenticated");
     }
-    // A good cookie beside a bad token does not help.
+    // A valid cookie does not make up for an invalid token.
     let both = Request::get(format!("{ROOT}/session"))
         .header(COOKIE, &cookie)
         .header("authorization", "Bearer lsh_aaaaaaaaaa_x")
@@ -148,7 +148,7 @@ async fn a_token_is_told_once_and_ends_with_its_revocation() {
     let gone = house.ask(Method::DELETE, &format!("tokens/{id}"), &narrow, None).await;
     assert_eq!(gone.code(), 204, "a token may end itself: {}", gone.text);
     assert_eq!(house.get("workspaces", &narrow).await.code(), 401);
-    // A whole token in the path is not repeated.
+    // A complete token in the path is not echoed in the response.
     let pasted = house.ask(Method::DELETE, &format!("tokens/{token}"), &person.key(), None).await;
     assert!(pasted.code() == 404 && !pasted.text.contains(token), "{}", pasted.text);
 }

@@ -1,4 +1,4 @@
-//! What containers print, as it comes: over upgrades, without secrets, and for as long as one may listen.
+//! Streamed container logs: across upgrades, with masked secrets, limited in number, and ended when access is lost.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use crate::house::{House, Key, LIMIT, ROOT, request, root};
 use crate::releases::{Acme, CANARY};
 
-/// Somebody who listens, and all that they heard.
+/// A client of a log stream, with all text received.
 struct Listener {
     body: Body,
     heard: String,
@@ -27,7 +27,7 @@ impl Listener {
         Self { body: answer.into_body(), heard: String::new() }
     }
 
-    /// Hears until these words, or, without any, to the end.
+    /// Reads until the text contains `words`, or, with `None`, until the stream ends.
     async fn until(&mut self, words: Option<&str>) {
         let hear = async {
             while words.is_none_or(|words| !self.heard.contains(words)) {
@@ -52,7 +52,7 @@ async fn a_log_is_followed_over_upgrades_without_secrets_to_the_end_of_the_relea
     let mut listener = Listener::at(house, "follow=true&container=web", &acme.viewer.key()).await;
     listener.until(Some("\"line\":\"hello, the password is [masked]\"")).await;
     assert!(listener.heard.starts_with("event: log\ndata: {\"pod\":\"web-"), "{}", listener.heard);
-    // Pods of the next revision print what the first one did not know.
+    // Secrets of the next revision's pods are masked, too.
     let change = json!({"values": {"password": "another-canary-4712", "greeting": "bye"}});
     let changed = house.ask(Method::PATCH, "releases/host/acme/web", &key, Some(change)).await;
     assert_eq!(changed.code(), 200, "{}", changed.text);
@@ -111,7 +111,7 @@ async fn what_cannot_be_followed_is_refused_and_nobody_listens_too_often() {
     }
     let one_more = house.get("releases/host/acme/web/logs?follow", &key).await;
     assert_eq!(one_more.code(), 429, "{}", one_more.text);
-    // Others are not kept out, and whoever leaves makes room.
+    // Other users are not affected, and a closed stream frees its place.
     drop(Listener::at(house, "follow", &acme.viewer.key()).await);
     listeners.pop();
     drop(Listener::at(house, "follow", &key).await);

@@ -1,8 +1,8 @@
-//! Every route as everybody: what the doors do is what the table of routes and the table of roles say.
+//! Every route with every kind of caller: the response must follow the table of routes and the table of roles.
 //!
-//! The handlers are taken out, so that whoever is let through changes nothing; doors, layers and rows are the real ones. That no
-//! route can be missing here is by construction: the router is made from the rows, and so is this walk. What could still
-//! go round them is a route that somebody adds in another way, which the last test looks for in the sources.
+//! The handlers are replaced, so that admitted requests change nothing; guards, layers and rows are the real ones. No
+//! route can be missing here, because the router is built from the same rows. The last test searches the sources for
+//! routes that are added in any other way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,28 +23,28 @@ use tower::ServiceExt;
 
 use crate::house::{House, Key, Person, request, root};
 
-/// Somebody who knocks, with all that is true of them.
+/// A caller with its credentials and rights.
 struct Caller {
     name: &'static str,
-    /// Ways to show who they are; all are worth the same.
+    /// Equivalent credentials of the caller.
     keys: Vec<Key>,
     platform: Option<PlatformRole>,
-    /// In `acme`.
+    /// Role in the workspace `acme`.
     role: Option<WorkspaceRole>,
     id: Option<String>,
     scopes: Option<Scopes>,
-    /// Whether anybody is recognised at all.
+    /// Whether the credentials are valid.
     known: bool,
 }
 
-/// What a door can answer.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Through,
     Refused(u16),
 }
 
-/// Whoever gets through to a handler gets this.
+/// Status of the replaced handlers, so that an admitted request can be recognised.
 const THROUGH: StatusCode = StatusCode::IM_A_TEAPOT;
 
 fn hollow(table: Vec<Route>) -> Vec<Route> {
@@ -66,7 +66,7 @@ impl Caller {
         self.scopes.as_ref().is_none_or(|scopes| scopes.cover(what, in_workspace.then_some(&acme)))
     }
 
-    /// What the doors ought to do, said in other words than theirs.
+    /// Expected result, computed independently of the route guard.
     fn verdict(&self, needs: Needs, path: &str, own: bool) -> Verdict {
         use Verdict::{Refused, Through};
         let in_workspace = path.contains("{workspace}");
@@ -87,7 +87,7 @@ impl Caller {
             by(what, true, unseen)
         };
         match needs {
-            // An old cookie is overlooked; a token that is not good is not.
+            // An invalid cookie is ignored; an invalid token is not.
             Needs::Guest if !self.known && self.keys.iter().any(|key| matches!(key, Key::Bearer(_))) => {
                 Refused(401)
             }
@@ -130,7 +130,7 @@ async fn service_account(house: &House, namespace: &str, name: &str) -> Key {
     Key::Bearer(answer.status.unwrap().token.unwrap())
 }
 
-/// A token that is good for less than its owner.
+/// A token with fewer rights than its owner.
 async fn narrow(house: &House, person: &Person, scopes: &[&str]) -> Key {
     let body = serde_json::json!({"name": "narrow", "scopes": scopes});
     let answer = house.post("tokens", &person.key(), body).await;
@@ -207,11 +207,11 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
         let keys = vec![service_account(house, namespace, account).await];
         callers.push(Caller { name, keys, platform: None, role, id: None, scopes: None, known: true });
     }
-    // Somebody whom none of them is.
+    // The id of a user who is none of the callers.
     (callers, maker.id.to_string())
 }
 
-/// The path with names in it: `acme`, and `user`.
+/// The path with its placeholders replaced by `acme`, `user` and other fixed names.
 fn filled(path: &str, user: &str) -> String {
     path.replace("{cluster}/{namespace}", "host/acme")
         .replace("{release}", "web")
@@ -322,7 +322,8 @@ async fn what_has_no_row_is_not_there() {
     }
 }
 
-/// Routes come from the table: the words by which axum takes others stand once in the sources, where the rows are taken.
+/// Routes come from the table only: calls that register routes with axum appear once in the sources, where the rows
+/// are read.
 #[test]
 fn no_route_goes_round_the_table() {
     let words = [".route(", ".nest(", ".merge(", "route_service", "nest_service", "fallback_service"];

@@ -1,8 +1,8 @@
-//! Hostile names: as every name of every route, and in every name-like field of our own kinds. In bodies and queries:
-//! [`crate::sent_names`].
+//! Hostile names: in every path parameter of every route, and in every name field of the platform's custom resources.
+//! [`crate::sent_names`] covers bodies and queries.
 //!
-//! All are refused at once. One that reached an API path of the cluster as it is would open a watch, which hangs, or read
-//! something else.
+//! All must be rejected immediately. A hostile name that reached an API path of the cluster unchanged would open a
+//! watch, which hangs, or read another object.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use crate::house::{Answer, House, Key, request};
 
-/// Far less than a watch, and more than a busy machine takes for a refusal.
+/// Much shorter than a watch, and longer than a rejection on a busy machine.
 const QUICKLY: Duration = Duration::from_secs(10);
 
-/// Every byte but letters and digits as `%XX`.
+/// Percent-encodes every byte except letters and digits.
 pub fn encoded(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() {
@@ -33,7 +33,7 @@ pub fn encoded(name: &str) -> String {
     })
 }
 
-/// The names between braces.
+/// The placeholders of a route.
 fn parts(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect()
 }
@@ -70,8 +70,8 @@ async fn hostile_names_in_paths_are_refused_by_every_route() {
             for name in hostile_names() {
                 let placeholder = format!("{{{part}}}");
                 let mut paths = vec![filled(&row.path.replace(&placeholder, &encoded(&name)), &me)];
-                // As somebody writes it who encodes nothing, if such a path can be sent at all. A slash, a query or a fragment of
-                // its own makes another path of it.
+                // Without encoding, if such a path can be sent. A slash, a query or a fragment would make it a
+                // different path.
                 if !name.contains(['/', '?', '#']) {
                     paths.push(filled(&row.path.replace(&placeholder, &name), &me));
                 }
@@ -92,14 +92,14 @@ async fn hostile_names_in_paths_are_refused_by_every_route() {
         }
     }
     assert!(asked > 1000, "{asked}");
-    // Nothing of it was done.
+    // The workspace still exists.
     assert_eq!(house.get("workspaces/acme", &key).await.code(), 200);
 }
 
-/// Fields of specs that are called like names and never become part of a path: what people call something, and patterns.
+/// Fields that look like names and never become part of a path: display names and patterns.
 const NOT_NAMES: [&str; 2] = ["HelmRepo /spec/name", "HelmPackage /spec/chart/name"];
 
-/// An object of each of our own kinds, with every field that holds a name.
+/// An object of each of the platform's kinds with every name field.
 fn objects() -> Vec<Value> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let chart = json!({"name": "web", "version": "1.0.0", "package": "pkg-0"});
@@ -135,14 +135,14 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-/// Whether a field holds the name of an object, by what it is called.
+/// Whether a field holds an object's name, by the name of the field.
 fn is_name(field: &str) -> bool {
     let names =
         ["name", "namespace", "workspace", "cluster", "repo", "package", "container", "owner", "user", "key"];
     names.contains(&field) || ["Name", "Key", "Id"].iter().any(|end| field.ends_with(end))
 }
 
-/// JSON pointers of all strings in `value` whose field holds a name.
+/// JSON pointers of all string fields in `value` that hold a name.
 fn name_fields(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -164,7 +164,7 @@ fn name_fields(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// JSON pointers of all fields of a schema that hold a name, lists entered at their first element.
+/// JSON pointers of all fields in a schema that hold a name. Lists are entered at their first element.
 fn schema_names(schema: &Value, at: &str, found: &mut Vec<String>) {
     if let Some(properties) = schema["properties"].as_object() {
         for (field, schema) in properties {
@@ -219,14 +219,14 @@ async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
                 let written =
                     timeout(QUICKLY, written).await.unwrap_or_else(|_| panic!("{kind} {field} hangs"));
                 let refused = matches!(&written, Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422));
-                // A chart is looked up in an index, where any printable name is harmless.
+                // A chart name is looked up in an index, where any printable name is harmless.
                 let harmless = field == "/spec/chartName"
                     && name.chars().all(|letter| !"/?#% ".contains(letter) && !letter.is_control());
                 assert!(refused || (harmless && name.len() < 250), "{kind} {field} {name:.100}: {written:?}");
             }
         }
     }
-    // The templates have every field that the schemas have.
+    // The templates have every name field of the schemas.
     for definition in definitions::all().into_iter().filter(|definition| !definition.foreign) {
         let schema = serde_json::to_value(&definition.crd.spec.versions[0].schema).unwrap();
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"];

@@ -1,4 +1,4 @@
-//! A cluster that does not answer: what is known is told, marked as old, and what is not known is not pretended.
+//! A cluster that does not respond: cached data is returned and marked as stale, and uncached data is an error.
 
 use axum::http::Method;
 use futures::future::join_all;

@@ -1,4 +1,4 @@
-//! The whole life of a release through the doors, on a cluster that pretends to run pods.
+//! Life cycle of a release through the API, on a cluster with simulated pods.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use testkit::until;
 
 use crate::house::{Answer, House, Key, Person, ROOT, request};
 
-/// What nobody may read anywhere.
+/// A secret value that must not appear in any output.
 pub const CANARY: &str = "canary-of-a-release-4711";
 
 const CHART: &[(&str, &str)] = &[
@@ -55,7 +55,7 @@ pub fn packed_of(files: &[(&str, &str)]) -> Vec<u8> {
     archive::write(&chart, Profile::Helm4, 0).unwrap()
 }
 
-/// A house in which `acme` is, with a developer and a viewer.
+/// A server with the workspace `acme`, its members, and a user outside it.
 pub struct Acme {
     pub house: House,
     pub admin: Person,
@@ -82,12 +82,12 @@ impl Acme {
         self.house.send(Request::from_parts(parts, Body::from(bytes))).await
     }
 
-    /// Asks for `web` of the chart above.
+    /// Creates the release `web` of the chart above.
     pub async fn install(&self, values: Value) -> Answer {
         self.install_of(packed(), values).await
     }
 
-    /// Asks for `web` of another chart.
+    /// Creates the release `web` of another chart.
     pub async fn install_of(&self, chart: Vec<u8>, values: Value) -> Answer {
         let package = self.upload(&self.developer.key(), chart).await;
         assert_eq!(package.code(), 200, "{}", package.text);
@@ -98,7 +98,7 @@ impl Acme {
         self.house.post("releases", &self.developer.key(), body).await
     }
 
-    /// Waits until `web` is in that state, at that version of what was asked for.
+    /// Waits until `web` is in this state with this version deployed.
     pub async fn until(&self, state: &str, version: i64) -> Value {
         let mut last = Value::Null;
         let waited = until("the state", async || {
@@ -140,7 +140,7 @@ async fn a_release_from_the_upload_to_the_end() {
     assert_eq!(list["items"][0]["chart"]["name"], "web");
     assert_eq!(list["facets"], json!({"chart": {"web": 1}, "status": {"good": 1}}));
 
-    // Whoever saw another version changes nothing.
+    // A request with the `If-Match` of another version changes nothing.
     let change = json!({"values": {"password": CANARY, "greeting": "good morning", "replicas": 2}});
     let path = format!("{ROOT}/releases/host/acme/web");
     let with_version = |version: &str| {

@@ -1,4 +1,4 @@
-//! Repositories of charts through the doors.
+//! Chart repositories through the API.
 
 use axum::http::Method;
 use domain::roles::{PlatformRole, WorkspaceRole};
@@ -34,7 +34,7 @@ async fn a_repository_is_told_of_changed_and_forgotten_and_its_password_is_told_
     });
     assert_eq!(house.post("repos", &viewer.key(), body.clone()).await.code(), 403);
     assert_eq!(house.post("repos", &stranger.key(), body.clone()).await.code(), 403);
-    // What does not answer is not kept, with its password neither.
+    // A repository that does not respond is not stored, and neither is its password.
     let mut private = body.clone();
     private["url"] = "https://127.0.0.1:1/charts".into();
     let refused = house.post("repos", &maker.key(), private).await;
@@ -61,7 +61,7 @@ async fn a_repository_is_told_of_changed_and_forgotten_and_its_password_is_told_
     assert_eq!(house.get("repos", &stranger.key()).await.json()["items"], json!([]));
     told.push_str(&house.get("repos?ws=acme", &viewer.key()).await.text);
 
-    // A password goes to no other host than the one that it was given for.
+    // A password is not sent to another host than the one it was stored for.
     let change = async |body: Value| {
         house.ask(Method::PATCH, "repos/acme.charts?check=false", &maker.key(), Some(body)).await
     };
@@ -89,7 +89,7 @@ async fn a_repository_is_told_of_changed_and_forgotten_and_its_password_is_told_
     old.headers_mut().insert("if-match", "\"old\"".parse().unwrap());
     assert_eq!(house.send(old).await.code(), 412);
 
-    // Everybody reads what is everybody's, and the platform's administrators write it.
+    // Every user can read global repositories; only platform administrators can write them.
     let public = json!({"name": "public", "url": "https://127.0.0.1:1/charts"});
     assert_eq!(house.post("repos", &maker.key(), public.clone()).await.code(), 403);
     assert_eq!(house.post("repos?check=false", &admin.key(), public).await.code(), 201);
@@ -130,7 +130,7 @@ async fn what_a_repository_has_is_listed() {
     assert_eq!(house.get("repos/given/charts/none", &person.key()).await.code(), 404);
 }
 
-/// Kubernetes writes bytes so.
+/// Bytes as Kubernetes serialises them.
 fn base64(text: &str) -> Value {
     serde_json::to_value(k8s_openapi::ByteString(text.as_bytes().to_vec())).unwrap()
 }

@@ -1,6 +1,6 @@
-//! Hostile names in every text of every body, by the schemas of the API's description, and in every word of every query.
+//! Hostile names in every string of every body, by the schemas of the OpenAPI document, and in every query parameter.
 //!
-//! A text that is neither tried nor in [`FREE`] fails the test, so that a new field is one or the other.
+//! A string that is neither tried nor in [`FREE`] fails the test, so that each new field is classified.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::house::{Answer, House, Key, Person, ROOT, request};
 use crate::names::{ask, encoded, filled};
 use crate::releases::packed;
 
-/// Texts that are anything, by the ends of their JSON pointers: what people call something, secrets, addresses, patterns and amounts; and
-/// parts of objects that the cluster checks. None of them becomes part of a path.
+/// Free strings, by the ends of their JSON pointers: display names, secrets, addresses, patterns and quantities, and
+/// parts of objects that the cluster validates. None of them becomes part of a path.
 const FREE: &[&str] = &[
     "/description",
     "/displayName",
@@ -74,7 +74,8 @@ fn is_free(act: &str, leaf: &str) -> bool {
     FREE.iter().any(|end| text.ends_with(end))
 }
 
-/// The texts of a schema as JSON pointers: `0` is the first of a list, `{key}` the key of a map, and `*` its value.
+/// Strings of a schema as JSON pointers: `0` is the first element of a list, `{key}` a key of a map, and `*` its
+/// value.
 fn texts(document: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String>) {
     if let Some(target) = schema["$ref"].as_str() {
         return texts(document, document.pointer(target.trim_start_matches('#')).unwrap(), at, found);
@@ -100,7 +101,7 @@ fn texts(document: &Value, schema: &Value, at: &str, found: &mut BTreeSet<String
     }
 }
 
-/// The body with `name` at this place; nothing where the body has no such place.
+/// The body with `name` at this pointer, or `None` if the body has no such field.
 fn with_name(body: &Value, leaf: &str, name: &str) -> Option<Value> {
     let mut changed = body.clone();
     let mut place = &mut changed;
@@ -122,7 +123,7 @@ fn with_name(body: &Value, leaf: &str, name: &str) -> Option<Value> {
     Some(changed)
 }
 
-/// A person who may do everything, a workspace `acme` with a release `web`, a repository and a pool.
+/// A user with all rights, and a workspace `acme` with a release `web`, a repository and a pool.
 struct Scene {
     house: House,
     admin: Person,
@@ -143,7 +144,7 @@ impl Scene {
         Self { house, admin, package }
     }
 
-    /// Acts with bodies that are taken as they are, in this order. Together they have every text that is not free.
+    /// Actions with valid bodies, in this order. Together they have every string that is not free.
     fn bodies(&self) -> Vec<(&'static str, Value)> {
         let package = json!({"package": self.package});
         let roles = json!([{"kind": "Deployment", "name": "web", "container": "web"}]);
@@ -209,13 +210,13 @@ async fn hostile_names_in_bodies_are_refused() {
             ["application/json"]["schema"];
         let mut leaves = BTreeSet::new();
         texts(&document, schema, "", &mut leaves);
-        // Without a hostile name it is taken, but for charts that are nowhere.
+        // Without a hostile name the body is accepted, except for charts that do not exist.
         let answer = ask(&scene.house, &row.method, &path, &key, Some(body.clone())).await;
         let is_elsewhere = !body["chart"].is_null() && body["chart"]["package"].is_null();
         assert!(answer.status.is_success() || is_elsewhere, "{act}: {} {}", answer.code(), answer.text);
         let mut body = body;
         if body["name"].is_string() {
-            // The name is in use now.
+            // The name is already in use.
             body["name"] = "another".into();
         }
         for leaf in leaves.iter().filter(|leaf| !is_free(act, leaf)) {
@@ -245,7 +246,7 @@ async fn hostile_names_in_bodies_are_refused() {
     }
 }
 
-/// Words of queries that name something.
+/// Query parameters that name something.
 const NAMES: &[&str] = &["ws", "c", "ns", "namespace", "name", "pod", "container", "kind", "pool"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,7 +259,7 @@ async fn hostile_names_in_queries_are_refused_or_find_nothing() {
     for row in routes::table() {
         let words = row.query.unwrap_or_default().iter().filter(|word| NAMES.contains(*word));
         for word in words {
-            // A login takes one of three names, and a secret.
+            // A login takes one of three identifiers, and a secret.
             let (key, more) = match (row.act, *word) {
                 ("console.login", "name") => (&nobody, "&token=none".to_owned()),
                 ("console.login", _) => {
@@ -285,7 +286,7 @@ async fn hostile_names_in_queries_are_refused_or_find_nothing() {
     assert!(asked > 300, "{asked}");
 }
 
-/// A list without items, an overview without objects of a namespace, or logs without lines.
+/// True for a list without items, an overview without namespaced objects, and logs without lines.
 fn finds_nothing(answer: &Answer) -> bool {
     let Ok(value) = serde_json::from_str::<Value>(&answer.text) else { return answer.text.is_empty() };
     if let Some(counts) = value["clusterStatus"].as_array() {

@@ -1,4 +1,4 @@
-//! What is told as it happens, and that it ends when the right to hear it does.
+//! Event streams, and that they end when the right to read them is lost.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ async fn open(house: &House, key: &Key) -> Response<Body> {
     house.router().oneshot(asked).await.unwrap()
 }
 
-/// A stream that does not end by itself: the account is made not ready again, and nobody makes it ready.
+/// An account whose event stream does not end: it is set to not ready while no controller runs.
 async fn endless(house: &House) -> Person {
     let person = house.person(1, &[]).await;
     house.stop_leading();

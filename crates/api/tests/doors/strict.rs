@@ -1,4 +1,4 @@
-//! Bad input: refused by name, and nothing is changed.
+//! Invalid input is rejected with the name of the field, and nothing changes.
 
 use axum::http::Method;
 use axum::http::header::IF_MATCH;
@@ -81,7 +81,7 @@ async fn a_change_names_the_version_that_it_is_for() {
         change.headers_mut().insert(IF_MATCH, version.parse().unwrap());
         change
     };
-    // The controllers write to the account too, shortly after it was made.
+    // The controllers write to the account, too, shortly after its creation.
     let (version, changed) = until("a change to what was seen", async || {
         let seen = house.get(&path, &admin.key()).await;
         let version = seen.headers["etag"].to_str().unwrap().to_owned();

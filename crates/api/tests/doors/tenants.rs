@@ -1,4 +1,4 @@
-//! Accounts and workspaces as people use them, by REST.
+//! Accounts and workspaces through the REST API.
 
 use axum::http::Method;
 use domain::roles::{PlatformRole, WorkspaceRole};

@@ -1,4 +1,4 @@
-//! Objects of the whole cluster: who may have them in a release is for Kubernetes to say.
+//! Cluster-scoped objects in releases: Kubernetes decides who may create them.
 
 use domain::roles::PlatformRole;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};

@@ -1,6 +1,7 @@
 //! Tests of Helm's commands, in process.
 //!
 //! Modules:
+//!
 //! - [`lint`]: generated charts against Helm's recorded output
 //! - [`commands`]: various commands on generated charts
 //! - [`remote`]: charts from a local server

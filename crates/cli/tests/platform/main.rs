@@ -1,6 +1,7 @@
 //! Tests of commands against a running platform, in process.
 //!
 //! Modules:
+//!
 //! - [`desk`]: a user's environment
 //! - [`house`]: a platform on a loopback port
 //! - [`story`]: accounts, workspaces, tokens

@@ -1,4 +1,4 @@
-//! What a release's spec consists of; a request has the same parts.
+//! Types used inside the spec of a release; a request uses the same types.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::is_false;
 
-/// A regular expression of kinds.
+/// Pattern of kinds.
 const KIND_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9]*$";
-/// A regular expression of UIDs.
+/// Pattern of UIDs.
 const UID_PATTERN: &str = r"^[-A-Za-z0-9]*$";
 
 /// Where a chart is: exactly one of these.

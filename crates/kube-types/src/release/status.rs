@@ -1,4 +1,4 @@
-//! How a release stands.
+//! Status of a release.
 
 use domain::names::OPTIONAL_SUBDOMAIN_PATTERN;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use super::is_false;
 use crate::progress::Transition;
 
-/// A regular expression of the names that charts have in their own metadata, or nothing.
+/// Pattern of chart names from chart metadata; may be empty.
 const CHART_NAME_PATTERN: &str = r"^([A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*)?$";
 
-/// How many objects that are not ready are named.
+/// Maximum number of objects listed as not ready.
 pub const NOT_READY: usize = 20;
-/// How many objects outside the namespace are listed.
+/// Maximum number of objects outside the namespace in the inventory.
 pub const INVENTORY: usize = 200;
-/// How many objects of an administrator a release may have.
+/// Maximum number of objects written with an administrator's rights.
 pub const ADMINISTERED: usize = 200;
-/// How many revisions are known to be made by the platform.
+/// Maximum number of recorded revisions made by the platform.
 pub const REVISIONS: usize = 100;
-/// How many operations are remembered.
+/// Number of recorded operations.
 pub const DEPLOYED: usize = 10;
-/// How long a message may be.
+/// Maximum length of a message in characters.
 pub const MESSAGE: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

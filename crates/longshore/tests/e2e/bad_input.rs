@@ -1,5 +1,5 @@
-//! Input that means no good, or nothing at all: each is answered by a Status with the code that Kubernetes gives,
-//! nothing is written, and the server answers afterwards.
+//! Malformed and hostile input. Each request is answered by a `Status` with the code that Kubernetes uses, writes
+//! nothing, and leaves the server responsive.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Nine times nine times nine ... strings, in half a page.
+/// YAML alias bomb: nine levels, each with nine aliases of the level before.
 fn billion_laughs() -> Vec<u8> {
     let line = |(before, name)| format!("{name}: &{name} [{}]\n", vec![format!("*{before}"); 9].join(","));
     let lines: String = "abcdefghi".chars().zip("bcdefghij".chars()).map(line).collect();
@@ -31,12 +31,12 @@ fn nested(open: &str, middle: &str, close: &str) -> Vec<u8> {
     format!("{}{middle}{}", open.repeat(10_000), close.repeat(10_000)).into_bytes()
 }
 
-/// Each is sent to the same server in turn; every one must leave everything as it was.
+/// Sends attempts one after another to the same server. Each must fail and leave the ConfigMaps unchanged.
 struct Attempts {
     client: kube::Client,
-    /// The path of all ConfigMaps of the test.
+    /// Path of the test's ConfigMap collection.
     maps: String,
-    /// The path of one that was there before, and is not to be changed.
+    /// Path of a ConfigMap that exists before the attempts and must not change.
     target: String,
     before: String,
 }
@@ -48,7 +48,7 @@ impl Attempts {
         let target = r#"{"metadata": {"name": "target"}, "data": {"a": "b"}}"#;
         let made = with(&client, Method::POST, &maps, JSON, target).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        // A namespace gets this one by itself, a moment later.
+        // The root CA ConfigMap is created by a controller shortly after the namespace.
         while get(&client, &format!("{maps}/kube-root-ca.crt")).await.code != 200 {
             sleep(Duration::from_millis(50)).await;
         }
@@ -211,17 +211,17 @@ async fn paths_and_queries_that_lead_nowhere() {
     assert_eq!(get(&attempts.client, "/readyz").await.code, 200);
 }
 
-/// How much more memory a request may take while it is refused.
+/// How much the server's memory may grow while it rejects one request.
 const MOST_MEMORY: u64 = 64 << 20;
 
-/// A server of one's own, whose memory is looked at.
+/// A server of this test alone, so that its memory can be measured.
 struct Victim {
     server: Server,
     client: kube::Client,
 }
 
 impl Victim {
-    /// Sends it; it must be refused with this code and reason, cheaply.
+    /// Sends the request. It must be rejected with this code and reason, within [`MOST_MEMORY`].
     async fn refuses(&self, method: Method, path: &str, media: &str, body: Vec<u8>, code: u16, reason: &str) {
         let start: String = String::from_utf8_lossy(&body[..body.len().min(100)]).into_owned();
         let what = format!("{method} {path} {media} {start} ...");
@@ -241,7 +241,7 @@ impl Victim {
     }
 }
 
-/// Loops over a hundred, one in another.
+/// CEL expression of nested loops over a hundred elements each.
 fn loops(depth: u32) -> String {
     let hundred = vec!["1"; 100].join(",");
     (0..depth).fold("true".to_owned(), |body, level| format!("[{hundred}].all(x{level}, {body})"))
@@ -280,7 +280,7 @@ async fn what_would_exhaust_the_server() {
         victim.refuses(method, path, media, huge(), 413, "RequestEntityTooLarge").await;
     }
 
-    // Each copy doubles what is there.
+    // Each copy doubles the document.
     let copies = (0..60).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/c{n}")}));
     let bomb: Value = [json!({"op": "add", "path": "/data/x", "value": "x".repeat(1000)})]
         .into_iter()
@@ -288,7 +288,7 @@ async fn what_would_exhaust_the_server() {
         .collect();
     victim.refuses(Method::PATCH, target, JSON_PATCH, bomb.to_string().into_bytes(), 422, "Invalid").await;
 
-    // One long text, twenty thousand times.
+    // One long string, referenced twenty thousand times.
     let aliases = (0..20_000).map(|n| format!("  k{n}: *a")).collect::<Vec<_>>().join("\n");
     let long = format!("metadata: {{name: x}}\ndata:\n  x: &a '{}'\n{aliases}", "x".repeat(1_000_000));
     victim.refuses(Method::POST, maps, YAML, long.into_bytes(), 400, "BadRequest").await;
@@ -333,7 +333,7 @@ async fn expressions_that_would_run_for_ever() {
         victim.refuses(Method::POST, crds, JSON, crd.to_string().into_bytes(), 422, "Invalid").await;
     }
 
-    // A policy is accepted; what it judges is not.
+    // The policy is accepted; requests that it evaluates are rejected.
     let text = format!("'{}'", "a".repeat(1_000));
     let growing = format!("{text}.replace('', {text}).replace('', {text}).replace('', {text}).size() > 0");
     for (number, expression) in [loops(6), loops(3), growing].into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Real programs as clients of the test's cluster: kubectl, if `LONGSHORE_KUBECTL` names one, and helms, if
-//! `LONGSHORE_HELM_4_3` and its like do (`cargo xtask test --real` names all of them).
+//! Real command-line clients of the test's cluster: kubectl from `LONGSHORE_KUBECTL`, helm from `LONGSHORE_HELM_4_3`
+//! and similar variables. `cargo xtask test --real` sets all of them.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use crate::target::{Cluster, skipped};
 
-/// A program, and the cluster that it is pointed at.
+/// A client program and the cluster that it is configured for.
 pub struct Client {
     program: PathBuf,
     pub cluster: Arc<Cluster>,
-    /// Another than the test's.
+    /// Overrides the test's namespace.
     namespace: Option<String>,
 }
 
-/// What a command said and whether it succeeded.
+/// Output of a command and whether it succeeded.
 pub struct Said {
     pub ok: bool,
     pub stdout: String,
@@ -28,24 +28,24 @@ pub struct Said {
 }
 
 impl Client {
-    /// With a cluster of its own; `None`, with a line that says so, where there is no kubectl.
+    /// kubectl with a new cluster. `None`, after reporting the test as skipped, if no kubectl is configured.
     pub fn kubectl() -> Option<Self> {
         let program = named_by("LONGSHORE_KUBECTL")?;
         Some(Self { program, cluster: Arc::new(Cluster::start()), namespace: None })
     }
 
-    /// The same on a cluster that is there.
+    /// kubectl on an existing cluster.
     pub fn kubectl_on(cluster: &Arc<Cluster>) -> Option<Self> {
         let program = named_by("LONGSHORE_KUBECTL")?;
         Some(Self { program, cluster: Arc::clone(cluster), namespace: None })
     }
 
-    /// On the same cluster; `None`, with a line that says so, where the variable names no helm.
+    /// Helm on the same cluster. `None`, after reporting the test as skipped, if the variable is unset.
     pub fn helm(&self, variable: &str) -> Option<Self> {
         Some(self.with_program(named_by(variable)?))
     }
 
-    /// Our own program on the same cluster, without a server.
+    /// The `longshore` binary on the same cluster, without a server.
     pub fn longshore(&self) -> Self {
         self.with_program(env!("CARGO_BIN_EXE_longshore").into())
     }
@@ -54,13 +54,13 @@ impl Client {
         Self { program, cluster: Arc::clone(&self.cluster), namespace: self.namespace.clone() }
     }
 
-    /// The same in another namespace than the test's.
+    /// The same client with another default namespace.
     pub fn on_namespace(&self, namespace: &str) -> Self {
         let program = self.program.clone();
         Self { program, cluster: Arc::clone(&self.cluster), namespace: Some(namespace.to_owned()) }
     }
 
-    /// `{ns}` in what is typed or expected is the namespace of the test.
+    /// Replaces `{ns}` by the namespace of the test; used for commands and expected output.
     fn fill(&self, text: &str) -> String {
         text.replace("{ns}", &self.cluster.namespace)
     }
@@ -73,7 +73,7 @@ impl Client {
         command.env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", folder);
         command.env("LONGSHORE_KUBE_KUBECONFIG", self.cluster.kubeconfig());
         command.env("KUBE_EDITOR", folder.join("editor"));
-        // What helm keeps belongs to the test, too.
+        // Helm's cache, configuration and data stay within the test's folder (`HOME`).
         for name in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             command.env_remove(name);
         }
@@ -90,7 +90,7 @@ impl Client {
         Said { ok: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// What it prints; a failure is a failed test.
+    /// Runs a command and returns its stdout; panics if it fails.
     pub fn with(&self, line: &str, stdin: &str) -> String {
         let said = self.try_with(line, stdin);
         assert!(said.ok, "{} {line}\n{}{}", self.program.display(), said.stdout, said.stderr);
@@ -101,12 +101,12 @@ impl Client {
         self.with(line, "")
     }
 
-    /// Prints exactly this.
+    /// Asserts the exact stdout.
     pub fn prints(&self, line: &str, expected: &str) {
         assert_eq!(self.ok(line).trim_end(), self.fill(expected), "kubectl {line}");
     }
 
-    /// Prints exactly this after a while.
+    /// Waits up to a minute for the exact stdout.
     pub fn eventually(&self, line: &str, expected: &str) {
         let began = Instant::now();
         while self.ok(line).trim_end() != self.fill(expected) && began.elapsed() < Duration::from_mins(1) {
@@ -115,7 +115,7 @@ impl Client {
         self.prints(line, expected);
     }
 
-    /// Prints all of these somewhere.
+    /// Asserts that stdout contains all parts.
     pub fn mentions(&self, line: &str, parts: &[&str]) {
         let text = self.ok(line);
         for part in parts {
@@ -123,14 +123,14 @@ impl Client {
         }
     }
 
-    /// Fails, and says why.
+    /// Asserts that the command fails with `part` in stderr.
     pub fn refuses(&self, line: &str, stdin: &str, part: &str) {
         let said = self.try_with(line, stdin);
         assert!(!said.ok, "kubectl {line} succeeded:\n{}", said.stdout);
         assert!(said.stderr.contains(&self.fill(part)), "kubectl {line}: no `{part}` in\n{}", said.stderr);
     }
 
-    /// Announces a namespace that the test will make.
+    /// Registers a namespace that the test will create for removal at the end.
     pub fn removes_namespace(&self, name: &str) {
         self.cluster.removes(format!("/api/v1/namespaces/{}", self.fill(name)));
     }
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// The program that a variable names.
+/// The program in an environment variable.
 fn named_by(variable: &str) -> Option<PathBuf> {
     let Some(program) = std::env::var_os(variable).map(PathBuf::from) else {
         skipped(&format!("{variable} names no program"));
@@ -150,7 +150,7 @@ fn named_by(variable: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Words of a command line; single quotes hold one together.
+/// Splits a command line into arguments; single quotes group an argument.
 fn words(line: &str) -> Vec<String> {
     let quoted = line.split('\'').enumerate();
     let (mut words, mut open) = (Vec::new(), false);

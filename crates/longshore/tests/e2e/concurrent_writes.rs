@@ -1,4 +1,4 @@
-//! Requests at the same time: first writes of one name, and creations under a quota, on embedded and real clusters alike.
+//! Concurrent requests: first writes of one name, and creations under a quota. Runs on embedded and real clusters.
 
 use futures::future::join_all;
 use http::Method;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::request::{Answer, get, with};
 use crate::target::Cluster;
 
-/// Requests at the same time.
+/// Number of concurrent requests.
 const REQUESTS: usize = 20;
 const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
 
-/// Sends requests with these paths and bodies at the same time.
+/// Sends requests with these paths and bodies concurrently.
 async fn at_once(
     client: &kube::Client,
     method: Method,
@@ -42,7 +42,7 @@ async fn first_server_side_applies_of_one_object_at_once_all_succeed() {
         for answer in at_once(&client, Method::PATCH, APPLY, applies).await {
             assert!(matches!(answer.code, 200 | 201), "{}: {}", answer.code, answer.text);
         }
-        // Nobody's field is lost.
+        // No applied field is lost.
         let map = get(&client, &path).await.json();
         assert_eq!(map["data"].as_object().map(serde_json::Map::len), Some(REQUESTS), "{map}");
     }
@@ -53,7 +53,7 @@ async fn first_puts_of_one_object_at_once_all_succeed() {
     let cluster = Cluster::start();
     let client = cluster.client().await;
     for round in 0..5 {
-        // Kinds that a PUT creates and that need no version.
+        // Kinds that allow create on PUT and unconditional update.
         let rows = [
             ("services", json!({"kind": "Service", "spec": {"ports": [{"port": 80}]}})),
             ("limitranges", json!({"kind": "LimitRange", "spec": {"limits": []}})),

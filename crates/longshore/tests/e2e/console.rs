@@ -1,5 +1,5 @@
-//! The OpenYurt console's API, on whatever cluster: accounts, what a kubeconfig of a login is good for, nodes, pools and
-//! workloads as they really are, and what is refused.
+//! API of the OpenYurt console on every target: accounts, the rights of a login's kubeconfig, nodes, pools and
+//! workloads as they exist in the cluster, and rejected requests.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::program::Server;
 use crate::request::{Answer, get, send, with};
 use crate::target::{Cluster, skipped};
 
-/// Every route that says what there is.
+/// Routes that list or summarise objects.
 const LISTS: &[&str] = &[
     "/clusterOverview",
     "/clusterEvents",
@@ -31,7 +31,7 @@ const LISTS: &[&str] = &[
     "/pods",
 ];
 
-/// Somebody who came by the console's own door.
+/// A user registered through the console's `/register` route.
 pub struct Visitor {
     email: String,
     pub phone: String,
@@ -72,11 +72,11 @@ async fn as_bearer(platform: &kube::Client, token: &str, path: &str) -> Answer {
     send(platform, request.body(Vec::new()).unwrap()).await
 }
 
-/// Makes an object, or a part of it, as an administrator of the cluster, who removes it in the end.
+/// Creates an object with its status as cluster administrator.
 async fn make(cluster: &Cluster, path: &str, object: &Value) {
     let client = cluster.client().await;
     let name = object["metadata"]["name"].as_str().unwrap();
-    // A new namespace gets its ServiceAccount a moment later, and until then no pods.
+    // Pods are rejected with 403 until the namespace's default ServiceAccount exists.
     until("the object can be made", async || {
         let made = with(&client, Method::POST, path, "application/json", object.to_string()).await;
         assert!(matches!(made.code, 201 | 403), "{}", made.text);
@@ -270,7 +270,7 @@ async fn a_kubeconfig_that_is_sent_is_not_looked_at() {
     assert!(trap.accept().is_err(), "somebody connected to the server of that kubeconfig");
 }
 
-/// Conditions, labels and sums, from objects as an administrator of the cluster writes them.
+/// Conditions, labels and sums of objects that a cluster administrator wrote.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_pools_and_workloads_are_told_as_they_are() {
     let (cluster, server) = Cluster::with_platform().await;
@@ -344,7 +344,7 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
     assert_eq!(said[0].0, "master");
     let statuses: Vec<&str> = said.iter().map(|(_, status)| status.split(',').next().unwrap()).collect();
     assert_eq!(statuses, ["Ready", "NotReady", "Unknown", "Unknown"], "{listed:?}");
-    // The first containers run one after the other: the larger counts. What has ended asks for nothing.
+    // Init containers run one after another, so the larger of init and main counts. Finished pods count nothing.
     assert_eq!(listed[0]["nodeStatus"]["cpu"], "700m / 2000m / -", "{}", listed[0]);
     assert_eq!(listed[0]["nodeStatus"]["memory"], "128.0Mi / 256.0Mi / -", "{}", listed[0]);
     assert_eq!((&listed[0]["ip"], &listed[1]["nodePool"]), (&json!("10.9.8.7"), &json!(pool)));

@@ -1,5 +1,5 @@
-//! A controller like any other, written with kube-rs: it cannot tell the embedded cluster from a real one, nor
-//! the client in process from the one over TLS.
+//! A typical kube-rs controller. It must behave the same on the embedded cluster and on a real one, with the
+//! in-process client and with the client over TLS.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use crate::target;
 const OBJECTS: usize = 1_000;
 const CRD: &str = "ships.e2e.longshore.dev";
 const FINALIZER: &str = "e2e.longshore.dev/berth";
-/// On two busy cores, without optimisation.
+/// Sized for a debug build on two busy cores.
 const PATIENCE: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,7 +47,8 @@ async fn a_controller_in_process() {
     cluster.stop();
 }
 
-/// Ships get a berth (a ConfigMap that they own) and say so in their status; before they go, they clear it.
+/// The controller creates a berth (an owned ConfigMap) for each ship and reports it in the status. A finalizer clears
+/// the berth before the ship is deleted.
 async fn a_thousand_objects(client: Client) {
     install(&client).await;
     let ships = ships(&client);
@@ -79,7 +80,7 @@ async fn a_thousand_objects(client: Client) {
     assert_eq!(berth.data.unwrap()["load"], "7");
     assert_eq!(berth.metadata.owner_references.unwrap()[0].name, "ship-7");
 
-    // What somebody else takes away or changes is put back.
+    // Changes and deletions by other clients are reverted.
     berths.delete("ship-8", &DeleteParams::default()).await.unwrap();
     let heavier = Patch::Merge(json!({"spec": {"load": 700}}));
     ships.patch("ship-7", &PatchParams::default(), &heavier).await.unwrap();
@@ -103,7 +104,7 @@ async fn a_thousand_objects(client: Client) {
 
 struct Context {
     client: Client,
-    /// Ships whose berth was cleared. By name: a clearing whose last write lost a race is repeated.
+    /// Ships whose berth was cleared. By name, because clearing is retried if its last write conflicts.
     cleared: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -142,7 +143,7 @@ async fn moor(ship: &DynamicObject, client: &Client) -> kube::Result<()> {
     Ok(())
 }
 
-/// The kind, which can be used as soon as it says so.
+/// Installs the CRD and waits until it is established.
 async fn install(client: &Client) {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["load"], "properties": {"load": {"type": "integer", "minimum": 0}}},

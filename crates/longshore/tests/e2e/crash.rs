@@ -1,8 +1,8 @@
-//! `kill -9` at any moment under eight writers over TLS: what was acknowledged is there, what was not is there as a whole
-//! or not at all, versions never go back, and a watch goes on where it was or says that it cannot.
+//! Durability: `kill -9` at random times while eight clients write over TLS. Acknowledged writes survive, others are
+//! stored completely or not at all, `resourceVersion` never decreases, and a watch resumes or reports 410 Expired.
 //!
-//! The suite kills 20 times; `LONGSHORE_KILLS=200` says how often otherwise. Each writer has objects of its own, so that
-//! it knows what each must be: as the last answer said, or as the one request wanted whose answer never came.
+//! Kills 20 times by default; `LONGSHORE_KILLS=200` changes the number. Each writer has its own objects, so that the
+//! expected state of each is known: the last acknowledged one, or that of the one request without a response.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -23,25 +23,25 @@ use crate::program::{Server, longshore};
 use crate::target::only_on_embedded;
 
 const WRITERS: u64 = 8;
-/// How many objects each writer makes, changes and deletes in turn.
+/// Number of objects that each writer creates, changes and deletes.
 const OBJECTS: u64 = 12;
 const NAMESPACE: &str = "crash";
 const ROOT_CA: &str = "kube-root-ca.crt";
 const QUOTA: &str = "count/configmaps";
 
-/// Below `end`; other numbers in every run.
+/// Random number below `end`, different in each run.
 fn random(end: u64) -> u64 {
     RandomState::new().hash_one(()) % end
 }
 
-/// An object as a writer or a watcher knows it.
+/// An object as a writer or a watcher last observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     version: u64,
     number: u64,
 }
 
-/// A document that says of itself whether it is whole.
+/// A ConfigMap that contains its own text length, so that partial writes are detected.
 fn document(name: &str, number: u64) -> Value {
     let text = format!("{number} ").repeat(usize::try_from(number * 37 % 400).unwrap());
     let length = text.len().to_string();
@@ -60,19 +60,19 @@ fn version(text: Option<&String>) -> u64 {
     text.unwrap().parse().unwrap()
 }
 
-/// What the writers were told, by name, and what they asked for last.
+/// Acknowledged state and last request per object name.
 #[derive(Default)]
 struct Book {
     acknowledged: BTreeMap<String, Known>,
-    /// The number wanted, or none to delete; gone when it is acknowledged.
+    /// Requested number, or `None` for a deletion. Removed once acknowledged.
     asked: BTreeMap<String, Option<u64>>,
-    /// Of every write that was acknowledged.
+    /// Versions of all acknowledged writes.
     versions: BTreeSet<u64>,
     numbers: u64,
 }
 
 impl Book {
-    /// Chooses what to do with this object; answers what it is now and what it shall be.
+    /// Chooses the next operation on an object. Returns its current and its requested state.
     fn ask(&mut self, name: &str) -> (Option<Known>, Option<u64>) {
         let before = self.acknowledged.get(name).copied();
         self.numbers += 1;
@@ -94,7 +94,7 @@ impl Book {
         }
     }
 
-    /// Holds all that is there against the book; from now on the book says what is there.
+    /// Compares the stored objects with the acknowledged ones, then adopts the stored state.
     fn compare(&mut self, found: &BTreeMap<String, Known>) {
         let names: BTreeSet<&String> = found.keys().chain(self.acknowledged.keys()).collect();
         for name in names {
@@ -107,7 +107,7 @@ impl Book {
     }
 }
 
-/// Creates, replaces, patches and deletes as fast as it can until the server is gone.
+/// Creates, replaces, patches and deletes as fast as possible until the server is gone.
 async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
     loop {
         let name = format!("w{writer}-{}", random(OBJECTS));
@@ -132,25 +132,25 @@ async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
         match done {
             Ok(map) => book.lock().unwrap().acknowledge(&name, map.as_ref().map(known)),
             Err(kube::Error::Api(refused)) => panic!("{name}: {refused:?}"),
-            Err(_) => return, // killed
+            Err(_) => return, // the server was killed
         }
     }
 }
 
-/// Somebody who lists once and then believes what a watch says.
+/// A client that lists once and then follows a watch.
 #[derive(Default)]
 struct Watcher {
     state: BTreeMap<String, Known>,
-    /// Where the list stood, what was told since, and where that stands.
+    /// `since`: version of the list; `told`: versions of the events received since; `at`: version of the last one.
     since: u64,
     told: BTreeSet<u64>,
     at: u64,
-    /// How often a watch went on from an earlier one.
+    /// How often a watch was resumed from an earlier one.
     resumed: u64,
 }
 
 enum Ended {
-    /// 410: the past is forgotten.
+    /// 410: the requested version is no longer retained.
     Expired,
     Gone,
 }
@@ -162,7 +162,7 @@ impl Watcher {
         *self = Self { state: by_name(&list.items), since: at, at, resumed: self.resumed, ..Self::default() };
     }
 
-    /// Follows, and breaks off now and then to go on from the version it has reached.
+    /// Watches, and reconnects at random from the version it has reached.
     async fn follow(&mut self, maps: &Api<ConfigMap>) -> Ended {
         loop {
             let Ok(events) = maps.watch(&WatchParams::default(), &self.at.to_string()).await else {
@@ -204,7 +204,7 @@ impl Watcher {
         }
     }
 
-    /// Nothing was left out, and nothing was shown that is no longer so.
+    /// Checks that no acknowledged write was missed and no event shows a state that was lost.
     fn judge(&self, acknowledged: &BTreeSet<u64>, found: &BTreeMap<String, Known>, now: u64) {
         assert!(self.at <= now, "{} was seen, and now it is {now}", self.at);
         let due = acknowledged.iter().filter(|version| (self.since + 1..=self.at).contains(version));
@@ -216,10 +216,10 @@ impl Watcher {
         }
     }
 
-    /// Goes on after the restart: from where it was to where the others are, or by a list.
+    /// Continues after the restart, from its version or with a new list, until its state equals the stored one.
     async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, Known>) {
-        // Nobody writes now, so a watch that goes on says what was missed at once and then nothing. What is at once
-        // depends on how busy the machine is.
+        // There are no writers now: a resumed watch delivers the missed events immediately and then none. How long
+        // that takes depends on the load of the machine.
         let mut at_once = Duration::from_millis(200);
         loop {
             match timeout(at_once, self.follow(maps)).await {
@@ -241,7 +241,7 @@ fn by_name(maps: &[ConfigMap]) -> BTreeMap<String, Known> {
     maps.iter().filter(|map| named(map) != ROOT_CA).map(|map| (named(map), known(map))).collect()
 }
 
-/// All that is there, and its version. The quota is written with each object: its count is exact.
+/// All ConfigMaps and the list's version. The quota is written together with each object, so its count must be exact.
 async fn everything(client: &kube::Client) -> (BTreeMap<String, Known>, u64) {
     let list =
         Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
@@ -251,13 +251,13 @@ async fn everything(client: &kube::Client) -> (BTreeMap<String, Known>, u64) {
     (by_name(&list.items), version(list.metadata.resource_version.as_ref()))
 }
 
-/// The namespace that the writers write into, and its quota, once it counts.
+/// Creates the writers' namespace and its quota, and waits until the quota has a status.
 async fn prepare(client: &kube::Client) {
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": NAMESPACE}})).unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let quotas: Api<ResourceQuota> = Api::namespaced(client.clone(), NAMESPACE);
-    // A namespace gets this one by itself. A quota that is made meanwhile may miss it.
+    // The root CA ConfigMap is created by a controller. A quota created at the same time might not count it.
     while maps.get_opt(ROOT_CA).await.unwrap().is_none() {
         sleep(Duration::from_millis(20)).await;
     }
@@ -268,7 +268,7 @@ async fn prepare(client: &kube::Client) {
     }
 }
 
-/// Until so much was written, however fast that is here, and then some. A busy machine has time for it, too.
+/// Waits for a random number of writes, independent of the speed of the machine.
 async fn a_moment(book: &Mutex<Book>) {
     let enough = book.lock().unwrap().numbers + random(160);
     let written = async {
@@ -280,7 +280,7 @@ async fn a_moment(book: &Mutex<Book>) {
     sleep(Duration::from_micros(random(20_000))).await;
 }
 
-/// A start that does not get far.
+/// Starts a server and kills it before it is ready.
 async fn stillbirth(data: &Path) {
     let mut serve = longshore(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]);
     let mut child = serve.arg(data).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

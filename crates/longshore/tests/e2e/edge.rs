@@ -1,4 +1,5 @@
-//! The life of an edge account with machines: let in by the platform up to its limit, its own and nobody else's, and gone with it.
+//! Life cycle of an edge account with nodes: nodes join up to the account's limit, belong to the account alone, and
+//! are removed with it.
 
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ use crate::target::Cluster;
 
 const TENANT: &str = "openyurt/tenant";
 
-/// What somebody's join script says.
+/// Server address and join credentials of an account's node join script.
 pub struct Script {
     pub server: String,
     pub token: String,
@@ -54,12 +55,12 @@ impl Script {
         self.token.split('.').next().unwrap()
     }
 
-    /// What a machine keeps that has joined by it.
+    /// Folder in which a node keeps its credentials after joining with this script.
     pub fn folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
         cluster.folder.path().join(format!("{name}-{}", self.token_id()))
     }
 
-    /// Joins as one machine; whether it was let in, and what was said.
+    /// Joins as one node. Returns whether it was admitted, and the output.
     pub async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
         cluster.removes(format!("/api/v1/nodes/{name}"));
         let folder = self.folder(cluster, name);
@@ -69,7 +70,7 @@ impl Script {
     }
 }
 
-/// A request for the certificate of a node whose subject has these organisations.
+/// A CSR for a node certificate with these organisations in its subject.
 fn asking(name: &str, organisations: &[&str]) -> CertificateSigningRequest {
     let mut wanted = CertificateParams::default();
     wanted.distinguished_name = DistinguishedName::new();
@@ -84,14 +85,14 @@ fn asking(name: &str, organisations: &[&str]) -> CertificateSigningRequest {
     serde_json::from_value(csr).unwrap()
 }
 
-/// How long a certificate in PEM is still valid.
+/// Remaining validity of a PEM certificate.
 pub fn remaining(pem: &[u8]) -> SignedDuration {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem).unwrap();
     let end = block.parse_x509().unwrap().validity().not_after.timestamp();
     Timestamp::from_second(end).unwrap().duration_since(Timestamp::now())
 }
 
-/// A certificate of a tenant's node ends within a day; clocks may differ a little.
+/// Asserts that a certificate of a tenant's node expires within a day; allows for clock skew.
 pub fn assert_ends_within_a_day(pem: &[u8]) {
     let remaining = remaining(pem);
     assert!(remaining <= SignedDuration::from_mins(24 * 60 + 5), "a certificate for {remaining:#}");
@@ -170,7 +171,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
         asked.iter().filter(|csr| csr.spec.username.as_deref() == Some(&by)).count()
     };
     assert_eq!(requests(&script), 0);
-    // Nothing of anybody else.
+    // Other accounts are unaffected.
     assert!(requests(&others) > 0);
     assert_eq!(
         owner(&nodes.get(&foreign).await.unwrap()),
@@ -181,7 +182,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     assert_eq!(other.get("/nodes").await.code, 200);
 }
 
-/// A node asks for its next certificate by the one that it has, and for no other's.
+/// A node can request its next certificate with its current one, and no certificate of another node.
 async fn renewed(cluster: &Cluster, script: &Script, node: &str, other: &str) {
     let folder = script.folder(cluster, node);
     let kept = |file: &str| STANDARD.encode(std::fs::read(folder.join(file)).unwrap());
@@ -200,12 +201,12 @@ async fn renewed(cluster: &Cluster, script: &Script, node: &str, other: &str) {
         Some((decided.reason.unwrap_or_default(), status.certificate?.0))
     })
     .await;
-    // A real cluster renews the certificates of nodes by itself, but not those of tenants' nodes.
+    // A real cluster approves renewals of node certificates automatically, except those of tenants' nodes.
     assert_eq!(reason, "Renewed");
     assert_ends_within_a_day(&certificate);
 }
 
-/// Requests that are for no node of the account.
+/// CSRs that do not belong to a node of the account are denied.
 async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let authority =
@@ -220,7 +221,7 @@ async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
         cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
         let asked = Api::all(machine.clone()).create(&PostParams::default(), &csr).await;
         if let Err(refused) = asked {
-            // A cluster may refuse such a subject by itself.
+            // The API server may reject such a subject on its own.
             assert!(refused.to_string().contains("system:masters"), "{refused}");
             continue;
         }
@@ -233,7 +234,7 @@ async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
     }
 }
 
-/// The account's time is over, and so is the time in which it could have been brought back.
+/// Expires the account, then moves the expiry back beyond the grace period, so that the account is deleted.
 async fn end(cluster: &Cluster, visitor: &Visitor) {
     let admin = cluster.client().await;
     let users: Api<User> = Api::all(admin.clone());
@@ -260,7 +261,7 @@ async fn end(cluster: &Cluster, visitor: &Visitor) {
         };
         if let Some(said) = status.conditions.iter_mut().find(is_new) {
             said.last_transition_time = long_ago;
-            // Somebody else may write at this moment; then once more.
+            // A conflicting concurrent write is retried by the loop.
             with(&admin, Method::PUT, &path, "application/json", serde_json::to_string(&user).unwrap()).await;
         }
         None

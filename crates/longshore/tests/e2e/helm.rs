@@ -1,9 +1,9 @@
-//! Real Helm 3 and Helm 4 with public charts: each chart is installed, upgraded, rolled back, tested and uninstalled by
-//! one Helm 3 and by Helm 4, waiting every time until everything is as it should be.
+//! Public charts with the real Helm 3 and Helm 4. Each chart is installed, upgraded, rolled back, tested and
+//! uninstalled by one Helm 3 and by Helm 4. Each step waits until the cluster is in the expected state.
 //!
-//! There are two Helms 3, which differ in little: half of the charts are for the older one.
+//! There are two versions of Helm 3 with few differences. Half of the charts run with the older one.
 //!
-//! The charts are those of `LONGSHORE_CORPUS`, as their publishers made them. Here is only what is said to them.
+//! The charts come unmodified from `LONGSHORE_CORPUS`. This file has only their values and prerequisites.
 
 use std::path::PathBuf;
 
@@ -12,24 +12,24 @@ use serde_json::Value;
 use crate::clients::Client;
 use crate::target::skipped;
 
-/// By the variables that name them.
+/// Environment variables with the paths of the programs.
 const OLDER_3: &str = "LONGSHORE_HELM_3_17";
 const NEWER_3: &str = "LONGSHORE_HELM_3_22";
 const HELM_4: &str = "LONGSHORE_HELM_4_3";
 
-/// What is never left of a release.
+/// Lists objects that must not remain after `uninstall`.
 const GONE: &str = "get deployments,statefulsets,daemonsets,services -o name";
 
 struct Chart {
     id: &'static str,
     helm_3: &'static str,
-    /// Commands for kubectl that make what the chart expects to find.
+    /// kubectl commands that create what the chart requires.
     before: &'static [&'static str],
-    /// Further words for `install`; nothing here can give a Service an address of its own, so none may ask for one.
+    /// Further arguments for `install`. No load balancer exists here, so no chart may request one.
     values: &'static str,
-    /// Further words for `upgrade`, by which pods change.
+    /// Further arguments for `upgrade` that change pods.
     change: &'static str,
-    /// The group of the kinds that it defines in `crds/`, which helm leaves behind.
+    /// API group of the kinds in the chart's `crds/`, which Helm does not remove.
     leaves: Option<&'static str>,
 }
 
@@ -103,7 +103,7 @@ fn kinds_among_the_templates_and_a_job_before() {
 
 #[test]
 fn hooks_before_and_after_everything() {
-    // It is of no use without Elasticsearch; and a hook asks that for a token, but here it runs no container.
+    // Kibana does not work without Elasticsearch. A hook would request a token from it, but no container runs here.
     live(&Chart {
         id: "elastic__kibana",
         helm_3: OLDER_3,
@@ -141,7 +141,7 @@ fn a_vault_with_a_test() {
     live(&Chart {
         id: "hashicorp__vault",
         helm_3: OLDER_3,
-        // Its webhook would be called, and nobody would answer.
+        // The injector's webhook would be called, and no container runs here to serve it.
         values: "--set injector.enabled=false",
         change: "--set server.annotations.step=two",
         ..PLAIN
@@ -158,7 +158,7 @@ fn a_site_with_its_database_and_a_test() {
     });
 }
 
-/// The whole life of a release, by one helm after the other, on one cluster.
+/// Runs the whole life cycle of a release with one Helm after the other on one cluster.
 fn live(chart: &Chart) {
     let Some(archive) = archive(chart.id) else { return };
     let Some(kubectl) = Client::kubectl() else { return };
@@ -177,7 +177,8 @@ fn live(chart: &Chart) {
         helm.ok(&format!("uninstall app {wait}"));
         helm.prints("list --short", "");
         kubectl.prints(GONE, "");
-        // Claims stay, as they should. With them go their volumes, and the next helm begins where this one did.
+        // Claims outlive the release, as they should. Deleting them also deletes their volumes, so that the next Helm
+        // starts with the same state.
         kubectl.ok("delete persistentvolumeclaims --all --timeout=60s");
         if let Some(group) = chart.leaves {
             remove_kinds(&kubectl, group);

@@ -1,4 +1,4 @@
-//! What people type into kubectl every day.
+//! Everyday kubectl commands.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -82,11 +82,11 @@ fn apply_diff_edit_and_patch() {
         said.stdout
     );
     assert_eq!(kubectl.with("apply -f -", &warmer), "configmap/greeting configured\n");
-    // What is no longer said is taken away.
+    // Fields that are no longer in the manifest are removed.
     kubectl.prints("get cm greeting -o jsonpath='{.data}'", r#"{"text":"welcome"}"#);
     assert!(kubectl.try_with("diff -f -", &warmer).ok);
 
-    // Server-side, fields have owners, and another's is not taken by accident.
+    // With server-side apply, fields have owners, and another manager's field is not overwritten by accident.
     let ours = "{apiVersion: v1, kind: ConfigMap, metadata: {name: shared}, data: {a: ours}}";
     let theirs = ours.replace("ours", "theirs");
     kubectl.with("apply --server-side --field-manager=us -f -", ours);
@@ -110,7 +110,7 @@ fn apply_diff_edit_and_patch() {
         r#"patch cm greeting --type=json -p '[{"op":"move","from":"/data/merged","path":"/data/moved"}]'"#,
     );
     kubectl.prints("get cm greeting -o jsonpath='{.data}'", r#"{"moved":"1"}"#);
-    // Strategically, lists merge by key: one container changes and the other stays.
+    // Strategic merge patches merge lists by key: one container changes and the other stays.
     kubectl.with("apply -f -", DEPLOYMENT);
     kubectl.ok(r#"patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"side:2"}]}}}}'"#);
     let images = "get deployment web -o jsonpath='{.spec.template.spec.containers[*].image}'";
@@ -211,7 +211,7 @@ fn watch_wait_label_annotate_scale_and_delete() {
     kubectl.refuses("delete cm greeting", "", "not found");
     kubectl.ok("delete cm greeting --ignore-not-found");
 
-    // A namespace takes all that is in it along.
+    // Deleting a namespace deletes its contents.
     kubectl.removes_namespace("{ns}-yard");
     kubectl.ok("create namespace {ns}-yard");
     kubectl.ok("-n {ns}-yard create configmap plan --from-literal=a=b");
@@ -254,7 +254,7 @@ fn create_and_who_may() {
     let (token, server) =
         (token.trim(), kubectl.ok("config view --minify -o jsonpath='{.clusters[0].cluster.server}'"));
     fs::write(kubectl.cluster.folder.path().join("empty"), "").unwrap();
-    // A kubeconfig without the administrator's certificate, so that nothing but the token speaks.
+    // A kubeconfig without the administrator's certificate, so that only the token authenticates.
     let bare = format!(
         "--kubeconfig=empty --server={server} --insecure-skip-tls-verify --token={token} -n {{ns}}-dock"
     );
@@ -274,7 +274,7 @@ fn a_kind_of_ones_own() {
         .removes("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/boats.e2e.longshore.dev");
     kubectl.with("apply -f -", CRD);
     let wait = "wait crd/boats.e2e.longshore.dev --for=condition=Established --timeout=10s";
-    // kubectl fails where there are no conditions yet, which is so for a moment.
+    // `kubectl wait` fails while there are no conditions yet, which is the case for a short time.
     for _ in 0..50 {
         if kubectl.try_with(wait, "").ok {
             break;
@@ -306,6 +306,6 @@ fn a_kind_of_ones_own() {
     );
     kubectl.prints("get boat argo -o jsonpath='{.spec.load} {.status.masts}'", "50 3");
     kubectl.ok("delete crd boats.e2e.longshore.dev --timeout=30s");
-    // kubectl still believes in the kind for a while; the server no longer serves it.
+    // kubectl's discovery cache still has the kind for a while; the server no longer serves it.
     kubectl.refuses("get boats", "", "the server could not find the requested resource");
 }

@@ -1,4 +1,4 @@
-//! Several servers on one cluster: one leads, and another when that one is gone.
+//! Leader election between several servers on one cluster: one leads, and another takes over when it is gone.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::program::Server;
 use crate::request::get;
 use crate::target::{Cluster, only_on_embedded};
 
-/// What the server itself says.
+/// Whether the server leads, by its own metric.
 async fn leads(server: &Server) -> bool {
     let metrics = get(&server.platform(), "/metrics").await.text;
     match metrics.lines().find_map(|line| line.strip_prefix("longshore_leader ")) {
@@ -19,7 +19,7 @@ async fn leads(server: &Server) -> bool {
     }
 }
 
-/// Waits until one of the servers leads, at most for so long; its place.
+/// Waits up to `at_most` until one of the servers leads. Returns its index.
 async fn leader_among(servers: &[&Server], at_most: Duration) -> usize {
     let began = Instant::now();
     loop {
@@ -40,7 +40,7 @@ async fn when_the_leader_is_gone_another_leads() {
     let cluster = Cluster::for_servers();
     let start = |name| Server::on(&cluster.kubeconfig(), &cluster.folder.path().join(name));
     let mut servers = vec![start("one"), start("two")];
-    // Another test's server may have led and gone without a word.
+    // The server of an earlier test may have led and ended without releasing its Lease.
     let first = leader_among(&[&servers[0], &servers[1]], takeover).await;
     for server in &servers {
         assert_eq!(get(&server.platform(), "/readyz").await.code, 200, "who follows is ready too");
@@ -53,7 +53,7 @@ async fn when_the_leader_is_gone_another_leads() {
     sleep(Duration::from_secs(5)).await;
     assert!(leads(&second).await && !leads(&third).await, "who comes later does not steal");
 
-    // A process that stands still learns of its loss when it goes on.
+    // A stopped process notices the loss of its Lease when it continues.
     second.signal("-STOP");
     leader_among(&[&third], takeover).await;
     second.signal("-CONT");

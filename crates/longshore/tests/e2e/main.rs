@@ -1,11 +1,29 @@
-//! The program as its users see it: a started binary, its two ports, its output, its data folder.
+//! End-to-end tests of the `longshore` binary as users see it: a started process, its two ports, its output and its
+//! data folder.
 //!
-//! Modules: the running program ([`program`]), the cluster that a test is given ([`target`]), and the requests,
-//! commands and people that tests send it ([`request`], [`clients`], [`platform`]); the program's life ([`serve`]), what survives its death ([`crash`]),
-//! and which of several leads ([`leader`]); real clients ([`controller`], [`kubectl`], [`workloads`], [`helm`]), and such as mean no good ([`bad_input`]); requests at
-//! the same time ([`concurrent_writes`]);
-//! releases, also beside the real Helms ([`releases`]); many people on one platform ([`tenants`]), its command line ([`tenancy_cli`]), and the way
-//! back in ([`reset_password`]); machines that join ([`nodes`]), and the console of the edge ([`console`]).
+//! Fixtures:
+//!
+//! - [`program`]: a running server process
+//! - [`target`]: the cluster that a test runs against
+//! - [`request`]: raw HTTP requests
+//! - [`clients`]: kubectl and helm
+//! - [`platform`]: users of the platform
+//!
+//! Tests:
+//!
+//! - [`serve`]: start, output and shutdown of the process
+//! - [`crash`]: durability under `kill -9`
+//! - [`leader`]: leader election between several servers
+//! - [`controller`], [`kubectl`], [`workloads`], [`helm`]: real Kubernetes clients
+//! - [`bad_input`]: malformed and hostile requests
+//! - [`concurrent_writes`]: simultaneous requests
+//! - [`releases`]: releases, also next to the real Helm
+//! - [`tenants`]: isolation of users on one platform
+//! - [`security`]: attacks by tenants
+//! - [`tenancy_cli`]: the command line of platform users
+//! - [`reset_password`]: resetting the password of `admin`
+//! - [`nodes`], [`edge`]: joining nodes, and edge accounts with nodes
+//! - [`console`]: the API of the OpenYurt console
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod clients;

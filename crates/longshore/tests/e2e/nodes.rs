@@ -1,4 +1,5 @@
-//! Machines that join: with a real bootstrap token and a real request for a certificate, on every target, in the same words.
+//! Nodes that join with a real bootstrap token and a real CSR. The results and messages must be the same on every
+//! target.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -19,12 +20,12 @@ use crate::target::Cluster;
 const SECRET: &str = "0123456789abcdef";
 const INFO: &str = "cluster-info";
 
-/// What a machine needs to know before it joins.
+/// Cluster address and bootstrap token for a node that joins.
 struct Invitation {
     cluster: Cluster,
     admin: kube::Client,
     server: String,
-    /// The id of the token.
+    /// Id of the bootstrap token.
     id: String,
 }
 
@@ -34,7 +35,7 @@ impl Invitation {
         let admin = cluster.client().await;
         let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
         let server = kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap();
-        // The namespace is nobody else's, `e2e-<process>-<number>`; a token has six characters for it.
+        // The namespace is unique, `e2e-<process>-<number>`. A token id has six characters for it.
         let mut numbers = cluster.namespace.split('-').skip(1).map(|number| number.parse::<u32>().unwrap());
         let id = format!("{:05x}{:x}", numbers.next().unwrap() & 0xf_ffff, numbers.next().unwrap() & 0xf);
         let invitation = Self { cluster, admin, server, id };
@@ -42,7 +43,8 @@ impl Invitation {
         invitation
     }
 
-    /// A token, and the right of whoever holds it to ask for a certificate; then waits until the cluster signs with it.
+    /// Creates the token and allows its group to create CSRs, then waits until the cluster signs the cluster
+    /// information with it.
     async fn prepare(&self) {
         let (id, name) = (&self.id, format!("bootstrap-token-{}", self.id));
         let group = format!("system:bootstrappers:{}", self.cluster.namespace);
@@ -78,7 +80,7 @@ impl Invitation {
         join
     }
 
-    /// The requests that were made with this token.
+    /// CSRs created with this token.
     async fn requests(&self) -> Vec<CertificateSigningRequest> {
         let csrs: Api<CertificateSigningRequest> = Api::all(self.admin.clone());
         let asker = format!("system:bootstrap:{}", self.id);
@@ -87,7 +89,7 @@ impl Invitation {
         all
     }
 
-    /// Approves the first request that comes, unless the cluster does so itself.
+    /// Approves the first CSR, unless the cluster approves it automatically.
     async fn approve(&self) {
         let asked = async || self.requests().await.into_iter().next();
         let csr = until("the machine asks", asked).await;
@@ -100,7 +102,7 @@ impl Invitation {
     }
 }
 
-/// Runs a command while the test goes on.
+/// Runs a command on a blocking thread, so that the test continues.
 pub async fn run(mut command: Command) -> (bool, String) {
     let Output { status, stdout, stderr } =
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -110,13 +112,13 @@ pub async fn run(mut command: Command) -> (bool, String) {
     )
 }
 
-/// The hash of the cluster's authority, as a refusal names it.
+/// The hash of the cluster's CA certificate in an error message.
 fn named_hash(refusal: &str) -> String {
     let at = refusal.find("sha256:").unwrap_or_else(|| panic!("{refusal}"));
     refusal[at..at + 71].to_owned()
 }
 
-/// A client with the certificate that a machine keeps.
+/// A client with the certificate in a node's folder.
 pub async fn as_node(dir: &Path, server: &str) -> kube::Client {
     let read = |name: &str| STANDARD.encode(std::fs::read(dir.join(name)).unwrap());
     let user =
@@ -124,7 +126,7 @@ pub async fn as_node(dir: &Path, server: &str) -> kube::Client {
     client(server, &read("ca.pem"), &user).await
 }
 
-/// A client of somebody who says who they are like this.
+/// A client with these kubeconfig credentials.
 pub async fn client(server: &str, authority: &str, user: &Value) -> kube::Client {
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": authority}}],
@@ -175,7 +177,7 @@ async fn a_machine_joins_is_held_to_itself_and_leaves() {
     nodes.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
-/// What a node's certificate is good for, and in which words it is refused the rest.
+/// What a node's certificate allows, and the messages of denied requests.
 async fn held_to_itself(invitation: &Invitation, name: &str) {
     let client = as_node(&invitation.dir(), &invitation.server).await;
     let nodes: Api<Node> = Api::all(client.clone());

@@ -1,4 +1,4 @@
-//! People on the platform: an administrator, and whoever registers.
+//! Users of the platform: administrators and users who register.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use crate::target::Cluster;
 
 const BASE: &str = "/api/longshore/v1";
 
-/// Somebody with a token.
+/// A user with a token.
 pub struct Person {
     pub id: String,
     pub account: String,
@@ -26,7 +26,7 @@ pub struct Person {
     platform: kube::Client,
 }
 
-/// Digits that no other test of this run or another has.
+/// A phone number that no other test of this or another run uses.
 pub fn unused_phone() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let moment = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
@@ -35,7 +35,7 @@ pub fn unused_phone() -> String {
 }
 
 impl Person {
-    /// Registers, and waits until everything is ready.
+    /// Registers, and waits until the account is ready.
     pub async fn register(server: &Server, cluster: &Cluster) -> Self {
         let phone = unused_phone();
         let email = format!("p{phone}@example.com");
@@ -51,7 +51,7 @@ impl Person {
         person
     }
 
-    /// An administrator of the platform, made by one of the cluster: the same on every target.
+    /// A platform administrator, created by a cluster administrator, so that it works on every target.
     pub async fn administrator(server: &Server, cluster: &Cluster) -> Self {
         let phone = unused_phone();
         let account = format!("user-{phone}");
@@ -94,7 +94,7 @@ impl Person {
         Self { id, account, token, email, platform }
     }
 
-    /// The same person with another token.
+    /// The same user with another token.
     pub fn with_token(&self, token: String) -> Self {
         let Self { id, account, token: _, email, platform } = self;
         Self {
@@ -106,12 +106,12 @@ impl Person {
         }
     }
 
-    /// Talks to a server that was started again from now on.
+    /// Sends further requests to a restarted server.
     pub fn use_server(&mut self, server: &Server) {
         self.platform = server.platform();
     }
 
-    /// A request below `/api/longshore/v1`; `{me}` is this person's id.
+    /// Sends a request below `/api/longshore/v1`. `{me}` in the path is replaced by this user's id.
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         call(&self.platform, Some(&self.token), method, &path.replace("{me}", &self.id), body).await
     }
@@ -122,12 +122,12 @@ impl Person {
         answer.json()
     }
 
-    /// Asks until the answer is as wanted.
+    /// Polls until the response matches.
     pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         until(path, async || Some(self.get(path).await).filter(|value| wanted(value))).await
     }
 
-    /// A shared workspace of this person, ready to be used.
+    /// Creates a shared workspace of this user and waits until it is ready.
     pub async fn workspace(&self, cluster: &Cluster, name: &str) {
         cluster.removes(format!("/apis/longshore.dev/v1alpha1/workspaces/{name}"));
         let made = self.call(Method::POST, "workspaces", Some(&json!({"name": name}))).await;
@@ -135,7 +135,7 @@ impl Person {
         self.until(&format!("workspaces/{name}"), |workspace| workspace["ready"] == true).await;
     }
 
-    /// Takes somebody into a workspace that this person administrates.
+    /// Adds another user to a workspace that this user administers.
     pub async fn takes_in(&self, workspace: &str, other: &Person, role: &str) {
         let body = json!({"to": other.id, "role": role});
         let path = format!("workspaces/{workspace}/invitations");
@@ -147,7 +147,7 @@ impl Person {
         other.until("session", |session| session["workspaces"].to_string().contains(workspace)).await;
     }
 
-    /// A kubeconfig of this person's, in a file of the test.
+    /// Writes this user's kubeconfig into the test's folder and returns its path.
     pub async fn kubeconfig(&self, cluster: &Cluster) -> std::path::PathBuf {
         let answer = self.call(Method::POST, "kubeconfig", None).await;
         assert_eq!(answer.code, 200, "{}", answer.text);
@@ -157,7 +157,7 @@ impl Person {
     }
 }
 
-/// kubectl with a person's kubeconfig: whether it succeeded, and all it said.
+/// Runs kubectl with a kubeconfig. Returns whether it succeeded, and its output; `None` without a kubectl.
 pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str], stdin: &str) -> Option<(bool, String)> {
     let program = std::env::var_os("LONGSHORE_KUBECTL")?;
     let mut command = Command::new(program);
@@ -171,7 +171,7 @@ pub fn kubectl(kubeconfig: &std::path::Path, args: &[&str], stdin: &str) -> Opti
     Some((output.status.success(), said))
 }
 
-/// Sends a request below `/api/longshore/v1`, as somebody or as nobody.
+/// Sends a request below `/api/longshore/v1`, with a token or anonymously.
 pub async fn call(
     platform: &kube::Client,
     token: Option<&str>,
@@ -190,7 +190,7 @@ pub async fn call(
     send(platform, request.body(body).unwrap()).await
 }
 
-/// Looks until something is there.
+/// Polls until `look` returns a value.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {

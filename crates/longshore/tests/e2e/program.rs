@@ -1,4 +1,4 @@
-//! The real binary: started on free ports and a data folder, asked, stopped, killed.
+//! The server process under test: started on free ports with a data folder, stopped or killed.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::target::{Target, target};
 
-/// `longshore` with these arguments and no settings from whoever runs the tests.
+/// The `longshore` binary with these arguments and without inherited `LONGSHORE_*` variables.
 pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore"));
     let inherited = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"));
@@ -23,7 +23,7 @@ pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command 
     command
 }
 
-/// Runs a command to its end; a failed one is a failed test.
+/// Runs a command and returns its stdout; panics if it fails.
 pub fn output(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -32,35 +32,35 @@ pub fn output(command: &mut Command) -> String {
     stdout
 }
 
-/// The log is beside the folder.
+/// The log file next to the data folder.
 fn log_of(data: &Path) -> PathBuf {
     data.with_extension("log")
 }
 
-/// A running server. Dropped, it is killed.
+/// A running server. Killed when dropped.
 pub struct Server {
     child: Child,
-    /// Of the platform.
+    /// URL of the platform's API.
     pub url: String,
-    /// Of the embedded Kubernetes API, where there is one.
+    /// URL of the embedded Kubernetes API, if the server runs one.
     kube: Option<String>,
     data: PathBuf,
 }
 
 impl Server {
-    /// Starts on this data folder and returns when the server says that it is ready.
+    /// Starts a server on this data folder and waits until it is ready.
     pub fn start(data: &Path) -> Self {
         Self::serve(data, longshore(["serve", "--kube-listen", "127.0.0.1:0"]))
     }
 
-    /// As [`Self::start`], with these variables in its environment.
+    /// As [`Self::start`], with these environment variables.
     pub fn start_with(data: &Path, environment: &[(&str, &str)]) -> Self {
         let mut serve = longshore(["serve", "--kube-listen", "127.0.0.1:0"]);
         serve.envs(environment.iter().copied());
         Self::serve(data, serve)
     }
 
-    /// Starts on the cluster of the target; what it needs of files goes into the folder.
+    /// Starts a server on the target's cluster. Files that it needs are written to `folder`.
     pub fn on_target(folder: &Path) -> Self {
         let data = folder.join("data");
         match target() {
@@ -73,7 +73,7 @@ impl Server {
         }
     }
 
-    /// Starts on the cluster that a kubeconfig names.
+    /// Starts a server on the cluster of a kubeconfig.
     pub fn on(kubeconfig: &Path, data: &Path) -> Self {
         let mut serve = longshore(["serve", "--kubeconfig"]);
         serve.arg(kubeconfig);
@@ -85,7 +85,7 @@ impl Server {
         Self::serve_logging_to(data, serve, log.into())
     }
 
-    /// Starts a command that serves, with its log elsewhere.
+    /// Starts a server with its log redirected to `log`.
     pub fn serve_logging_to(data: &Path, mut serve: Command, log: Stdio) -> Self {
         serve.args(["--listen", "127.0.0.1:0", "--data"]).arg(data);
         let mut child = serve.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
@@ -104,22 +104,22 @@ impl Server {
         Self { child, url: url.to_owned(), kube, data: data.to_owned() }
     }
 
-    /// Its folder, on which another can start when this one is gone.
+    /// Data folder. Another server can start on it after this one has ended.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The address of the embedded Kubernetes API.
+    /// URL of the embedded Kubernetes API.
     pub fn kube(&self) -> &str {
         self.kube.as_deref().expect("the server runs on its embedded cluster")
     }
 
-    /// What `longshore kubeconfig` prints.
+    /// The output of `longshore kubeconfig`.
     pub fn kubeconfig(&self) -> String {
         output(longshore(["kubeconfig", "--data"]).arg(&self.data))
     }
 
-    /// An administrator's client over TLS.
+    /// A Kubernetes client with the administrator's certificate.
     pub async fn client(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
@@ -127,7 +127,7 @@ impl Server {
         kube::Client::try_from(config).unwrap()
     }
 
-    /// An administrator's client that reports refusals instead of asking again.
+    /// As [`Self::client`], without automatic retries.
     pub async fn client_without_retries(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
@@ -136,19 +136,19 @@ impl Server {
         kube::Client::try_from(config).unwrap()
     }
 
-    /// The same for the platform's own port.
+    /// As [`Self::platform`], without automatic retries.
     pub fn platform_without_retries(&self) -> kube::Client {
         let mut config = kube::Config::new(self.url.parse().unwrap());
         config.default_retry = false;
         kube::Client::try_from(config).unwrap()
     }
 
-    /// A client for the platform's own port.
+    /// A client of the platform's port.
     pub fn platform(&self) -> kube::Client {
         kube::Client::try_from(kube::Config::new(self.url.parse().unwrap())).unwrap()
     }
 
-    /// Bytes of memory: now, and at most since this was last asked.
+    /// Resident memory in bytes: current, and the peak since the last call.
     pub fn memory(&self) -> (u64, u64) {
         let folder = format!("/proc/{}", self.child.id());
         let status = fs::read_to_string(format!("{folder}/status")).unwrap();
@@ -156,11 +156,11 @@ impl Server {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
         };
-        fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // the peak begins anew
+        fs::write(format!("{folder}/clear_refs"), "5").unwrap(); // resets the peak
         (bytes("VmRSS"), bytes("VmHWM"))
     }
 
-    /// What it has logged, for whoever looks into a failure.
+    /// The server's log, for failure messages.
     pub fn log(&self) -> String {
         fs::read_to_string(log_of(&self.data)).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ impl Server {
         output(Command::new("kill").args([signal, &self.child.id().to_string()]));
     }
 
-    /// Asks it to stop, as a service manager does, and waits for the end.
+    /// Sends SIGTERM and waits for the exit.
     pub fn stop(mut self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         self.signal("-TERM");
@@ -182,7 +182,7 @@ impl Server {
         panic!("still running 20 s after SIGTERM");
     }
 
-    /// `kill -9`: it learns nothing of it.
+    /// `kill -9`: no graceful shutdown.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -191,7 +191,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // On a real cluster the next test's server leads at once if this one says that it goes.
+        // On a real cluster a graceful exit releases the Lease, so that the next test's server leads immediately.
         if self.kube.is_none() && matches!(self.child.try_wait(), Ok(None)) {
             self.signal("-TERM");
             let began = Instant::now();
@@ -199,7 +199,7 @@ impl Drop for Server {
                 thread::sleep(Duration::from_millis(10));
             }
         }
-        // It may have ended already.
+        // Errors are ignored: the process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

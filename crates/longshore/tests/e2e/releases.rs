@@ -1,9 +1,15 @@
-//! Releases on a cluster that others use, too.
+//! Helm releases on a cluster that other clients use as well.
 //!
-//! Modules: charts to ask for ([`charts`]); the command line ([`cli`]), public charts beside the real Helm ([`public`]), and all of us on the
-//! same releases ([`interop`]); attempts to act as somebody else through a release ([`escalation`]), secrets that must not be seen
-//! anywhere ([`canary`]), servers that are killed or stand still in the middle ([`faults`]), and
-//! what rollback, plans and concurrent changes must not lose ([`repairs`]).
+//! Modules:
+//!
+//! - [`charts`]: charts for tests
+//! - [`cli`]: the command line for releases
+//! - [`public`]: public charts, compared with the real Helm
+//! - [`interop`]: the platform, the `longshore` command line and the real Helm on the same releases
+//! - [`escalation`]: attempts to gain another user's rights through a release
+//! - [`canary`]: secrets that must not leak
+//! - [`faults`]: servers that are killed or stopped during operations
+//! - [`repairs`]: state that rollback, plans and concurrent changes must preserve
 
 pub mod charts;
 

@@ -1,11 +1,11 @@
-//! Requests below the level of typed clients, and the whole of their answers.
+//! Raw HTTP requests, below typed clients, with complete responses.
 
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
 
-/// All of an answer.
+/// A complete HTTP response.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
@@ -27,7 +27,7 @@ pub async fn get(client: &kube::Client, path: &str) -> Answer {
     send(client, Request::get(path).body(Vec::new()).unwrap()).await
 }
 
-/// With a body of this media type.
+/// Sends a request with a body of this media type.
 pub async fn with(
     client: &kube::Client,
     method: Method,

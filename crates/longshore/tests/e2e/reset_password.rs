@@ -1,4 +1,5 @@
-//! `longshore admin reset-password --data`: the way back in for whoever holds the data folder, whatever became of the server.
+//! `longshore admin reset-password --data`: resets the password with access to the data folder, whether the server is
+//! running, stopped or killed.
 
 use std::path::Path;
 
@@ -10,14 +11,14 @@ use crate::platform::{call, until};
 use crate::program::{Server, longshore, output};
 use crate::target::only_on_embedded;
 
-/// A new password of `admin`.
+/// Resets the password of `admin` and returns the new one.
 fn reset(data: &Path) -> String {
     let said = output(longshore(["admin", "reset-password", "admin", "--data"]).arg(data));
     let password = said.trim_end().strip_prefix("admin password ");
     password.unwrap_or_else(|| panic!("an odd line: {said}")).to_owned()
 }
 
-/// Signs in; a server that runs hears of a new password a moment after it was made.
+/// Signs in. Retries, because a running server observes the new password with a short delay.
 async fn sign_in(server: &Server, password: &str) {
     let (platform, body) = (server.platform(), json!({"login": "admin", "secret": password}));
     until("the password is good", async || {
@@ -45,7 +46,7 @@ async fn whoever_holds_the_data_folder_gets_in_whatever_became_of_the_server() {
     let while_it_runs = reset(&data);
     sign_in(&server, &while_it_runs).await;
 
-    // It leaves its addresses behind, and nobody is there.
+    // A killed server leaves its endpoints file behind, and nothing listens there.
     server.kill();
     assert!(data.join("run/endpoints.json").exists());
     let after_it_was_killed = reset(&data);

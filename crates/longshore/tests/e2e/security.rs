@@ -1,11 +1,25 @@
-//! Attacks by tenants, each named for the attack.
+//! Attacks by tenants. Tests are named for the attack.
 //!
-//! Modules: identities of releases ([`identities`]), nodes ([`nodes`]), members, tokens and sessions ([`access`]), names of workspaces
-//! ([`names`]), names in API paths ([`paths`]), packages ([`packages`]), connections and requests ([`traffic`]), unread answers
-//! ([`answers`]), floods of frames ([`floods`]),
-//! hostile objects ([`objects`]), generated objects ([`chaos`]), hostile charts ([`charts`]), controllers ([`controllers`]), bytes stored
-//! ([`storage_budget`]), members, counts, shares and policies of workspaces ([`workspaces`]), and faults of the disk and the process
-//! ([`storage`]). Several hostile tenants at once: [`hostile_load`]. Identities under random creation and removal: [`model`].
+//! Modules:
+//!
+//! - [`identities`]: identities of releases
+//! - [`nodes`]: nodes of tenants
+//! - [`access`]: members, tokens, sessions and invitations
+//! - [`names`]: names of workspaces and namespaces
+//! - [`paths`]: names in API paths, and releases that hang
+//! - [`packages`]: packages and chart repositories
+//! - [`traffic`]: connections, slow bodies and watches
+//! - [`answers`]: responses that are not read
+//! - [`floods`]: HTTP/2 and HTTP/1 frame floods
+//! - [`objects`]: hostile objects
+//! - [`chaos`]: generated objects of all kinds
+//! - [`charts`]: hostile charts
+//! - [`controllers`]: controllers
+//! - [`storage_budget`]: limits of stored bytes
+//! - [`workspaces`]: members, object counts, quota and policies of workspaces
+//! - [`storage`]: faults of the disk and the process
+//! - [`hostile_load`]: several hostile tenants at once
+//! - [`model`]: identities under random creation and removal
 
 mod access;
 mod answers;

@@ -1,4 +1,4 @@
-//! The life of the process: what it says, what it answers, how it ends, what it finds again.
+//! The server process: its output, its ports, shutdown and restart.
 
 use std::fs;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn the_kubernetes_port_knows_its_administrator_and_nobody_else() {
         Request::get("/version").header("authorization", "Bearer nonsense").body(Vec::new()).unwrap();
     assert_eq!(send(&anonymous, mistaken).await.code, 401);
 
-    // Without the certificate authority of the data folder the server is not believed.
+    // Without the data folder's CA certificate the client rejects the server.
     config.accept_invalid_certs = false;
     let wary = kube::Client::try_from(config).unwrap();
     assert!(wary.apiserver_version().await.is_err());
@@ -87,7 +87,7 @@ async fn a_restart_finds_everything_as_it_was() {
     let server = Server::start(&data);
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client().await);
     assert_eq!(maps.get("kept").await.unwrap(), made);
-    // The same authority and the same administrator; only the free port is another.
+    // The CA and the administrator's credentials are unchanged; only the free port differs.
     let without_address =
         |text: &str| text.lines().filter(|line| !line.contains("server:")).collect::<Vec<_>>().join("\n");
     assert_eq!(without_address(&server.kubeconfig()), without_address(&kubeconfig));

@@ -1,7 +1,7 @@
-//! Where the suite runs: `LONGSHORE_TARGET` is `embedded` (the default), `devcluster` or `kubeconfig`.
+//! The target cluster of the suite: `LONGSHORE_TARGET` is `embedded` (the default), `devcluster` or `kubeconfig`.
 //!
-//! A test about the Kubernetes API or its clients takes a [`Cluster`]: a namespace of its own on whatever the target is,
-//! and nothing in it differs. A test about the embedded cluster's own life asks [`only_on_embedded`] first.
+//! A test of the Kubernetes API or its clients uses a [`Cluster`]: a namespace of its own on any target, with the
+//! same behaviour everywhere. A test of the embedded cluster itself calls [`only_on_embedded`] first.
 
 use std::env;
 use std::fs;
@@ -24,13 +24,13 @@ use tempfile::{TempDir, tempdir};
 use crate::program::{Server, longshore, output};
 use crate::request::with;
 
-/// A cluster that others made, by its kubeconfig.
+/// The embedded cluster, or an existing one by its kubeconfig.
 pub enum Target {
     Embedded,
     Real(Box<Kubeconfig>),
 }
 
-/// What the environment asks for; nonsense is a failed test.
+/// The target in the environment. Panics on an unknown value.
 pub fn target() -> Target {
     let named = env::var("LONGSHORE_TARGET").unwrap_or_else(|_| "embedded".to_owned());
     let kubeconfig = match named.as_str() {
@@ -47,7 +47,7 @@ pub fn target() -> Target {
     Target::Real(Box::new(kubeconfig))
 }
 
-/// The file that `cargo xtask test --real` names, or that of a running `cargo xtask devcluster up`.
+/// The kubeconfig set by `cargo xtask test --real`, or that of a running `cargo xtask devcluster up`.
 fn devcluster_kubeconfig() -> PathBuf {
     let named = env::var_os("LONGSHORE_TARGET_KUBECONFIG").map(PathBuf::from);
     named.unwrap_or_else(|| {
@@ -57,7 +57,7 @@ fn devcluster_kubeconfig() -> PathBuf {
     })
 }
 
-/// Whether this test may go on; elsewhere it says that it does not.
+/// Returns true on the embedded target; otherwise reports the test as skipped.
 pub fn only_on_embedded() -> bool {
     let embedded = matches!(target(), Target::Embedded);
     if !embedded {
@@ -66,7 +66,7 @@ pub fn only_on_embedded() -> bool {
     embedded
 }
 
-/// Whether this test may go on; on embedded it says that it does not.
+/// Returns true on a real cluster; otherwise reports the test as skipped.
 pub fn only_on_a_real_cluster() -> bool {
     let real = !matches!(target(), Target::Embedded);
     if !real {
@@ -86,7 +86,7 @@ pub fn turn() -> Option<fs::File> {
     Some(file)
 }
 
-/// Past the test's captured output, which nobody sees of a test that passes.
+/// Reports a skipped test. Writes to stderr directly, because the captured output of a passing test is not shown.
 pub fn skipped(why: &str) {
     let mut terminal = std::io::stderr();
     writeln!(terminal, "skipped: {}: {why}", test_name()).unwrap();
@@ -97,18 +97,18 @@ fn test_name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// A cluster for one test. What the test makes in its namespace goes with it, what it makes outside of it goes if
-/// it was announced by [`Cluster::removes`].
+/// A cluster for one test. When it is dropped, the test's namespace and all objects registered with
+/// [`Cluster::removes`] are deleted.
 pub struct Cluster {
-    /// The test's own, and the default one of its clients.
+    /// The test's namespace, and the default namespace of its clients.
     pub namespace: String,
-    /// For whatever files the test needs.
+    /// Folder for the test's files.
     pub folder: TempDir,
-    /// All of the cluster goes with its server.
+    /// True on embedded: nothing needs to be deleted, because the cluster ends with its server.
     embedded: bool,
     server: Option<Server>,
     announced: Mutex<Vec<String>>,
-    /// Of a test that runs servers.
+    /// Lock of a test that runs servers.
     turn: Option<fs::File>,
 }
 
@@ -138,14 +138,14 @@ impl Cluster {
         cluster
     }
 
-    /// For a test that runs servers on it.
+    /// A cluster for a test that runs servers on it.
     pub fn for_servers() -> Self {
         let mut cluster = Self::start();
         cluster.turn = turn();
         cluster
     }
 
-    /// A cluster, and a platform on it. On a real one nobody has a role before an administrator has brought the roles in.
+    /// A cluster with a platform server. On a real cluster the manifests are applied first, so that the roles exist.
     pub async fn with_platform() -> (Self, Server) {
         let mut cluster = Self::for_servers();
         if let Some(server) = cluster.server.take() {
@@ -156,7 +156,7 @@ impl Cluster {
         (cluster, server)
     }
 
-    /// Gives the platform the rights it asks for, as an administrator of the cluster does.
+    /// Applies the output of `longshore manifests` as cluster administrator.
     pub async fn apply_manifests(&self) {
         let manifests = output(&mut longshore(["manifests"]));
         let client = self.client().await;
@@ -174,12 +174,12 @@ impl Cluster {
         }
     }
 
-    /// The file for clients that are programs.
+    /// The kubeconfig file for command-line clients.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
-    /// An administrator's client.
+    /// A client with the administrator's credentials.
     pub async fn client(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
@@ -187,12 +187,12 @@ impl Cluster {
         kube::Client::try_from(config).unwrap()
     }
 
-    /// Announces an object outside of the namespace by its path; it is deleted at the end, however the test ends.
+    /// Registers an object outside the namespace by its API path. It is deleted at the end, also if the test fails.
     pub fn removes(&self, path: impl Into<String>) {
         self.announced.lock().unwrap().push(path.into());
     }
 
-    /// Runs to the end on a thread and a runtime of its own, which works in a test of either sort.
+    /// Runs `work` to completion on a thread and runtime of its own; works in sync and async tests.
     pub fn wait<T: Send>(&self, work: impl AsyncFnOnce(kube::Client) -> T + Send) -> T {
         let run = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -211,7 +211,7 @@ impl Drop for Cluster {
         paths.push(format!("/api/v1/namespaces/{}", self.namespace));
         self.wait(async |client| {
             for path in paths {
-                // The test may have deleted it itself.
+                // Errors are ignored: the test may have deleted the object.
                 with(&client, Method::DELETE, &path, "application/json", "").await;
             }
         });
@@ -228,7 +228,7 @@ fn with_namespace(mut kubeconfig: Kubeconfig, namespace: &str) -> Kubeconfig {
     kubeconfig
 }
 
-/// No other test of this run or another has it.
+/// A name that no other test of this or another run uses.
 fn unused_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     format!("e2e-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,5 @@
-//! The command line of somebody on a platform: what is printed where, exit codes, files, and secrets that stay in theirs.
+//! The command line of platform users: what goes to stdout and stderr, exit codes, files, and secrets that must not
+//! leak.
 
 use std::fs;
 use std::io::Write;
@@ -12,10 +13,10 @@ use crate::target::{Cluster, only_on_embedded};
 
 const PASSWORD: &str = "canary of a password";
 
-/// Somebody at this machine, where a server runs on the usual data folder.
+/// A user on this machine, where a server runs on the default data folder.
 struct Person {
     home: PathBuf,
-    /// All they have read.
+    /// All output that the user has read.
     screen: String,
 }
 
@@ -27,7 +28,7 @@ impl Person {
         Self { home, screen: String::new() }
     }
 
-    /// Types a command and these lines after it: the exit code, standard output, standard error.
+    /// Runs a command with this stdin. Returns exit code, stdout and stderr.
     fn types(&mut self, line: &str, input: &str) -> (i32, String, String) {
         let mut command: Command = longshore(line.split_whitespace());
         let home = |folder: &str| self.home.join(folder);
@@ -46,7 +47,7 @@ impl Person {
         (came.status.code().unwrap(), out, notes)
     }
 
-    /// What a command that succeeds prints.
+    /// Stdout of a command that must succeed.
     fn does(&mut self, line: &str) -> String {
         let (code, out, notes) = self.types(line, "");
         assert_eq!(code, 0, "{line}: {out}{notes}");
@@ -60,7 +61,7 @@ fn mode(path: &PathBuf) -> u32 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_registers_signs_in_works_and_signs_out() {
-    // A server on a real cluster leaves no address on this machine.
+    // A server on a real cluster writes no endpoints file on this machine.
     if !only_on_embedded() {
         return;
     }
@@ -71,7 +72,7 @@ async fn somebody_registers_signs_in_works_and_signs_out() {
     cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
     cluster.removes(format!("/apis/longshore.dev/v1alpha1/workspaces/{workspace}"));
 
-    // The server that runs here is found without being named.
+    // The server on this machine is found without `--server`.
     let register = format!("register --email {email} --phone {phone} --organization Acme --password-stdin");
     let (code, told, notes) = ana.types(&register, PASSWORD);
     assert!(code == 0 && told.starts_with("lsh_"), "{notes}");

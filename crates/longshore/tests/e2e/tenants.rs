@@ -1,7 +1,11 @@
-//! Many people on one platform, none of whom may see or harm another's things: on every target, with real clients.
+//! Isolation of users on one platform, on every target and with real clients.
 //!
-//! Modules: a member at work with kubectl ([`member`]), attempts to get more than one was given ([`escalation`]), the server
-//! itself with no more rights than it needs ([`least`]), and secrets that must not be seen anywhere ([`canary`]).
+//! Modules:
+//!
+//! - [`member`]: a workspace member with kubectl
+//! - [`escalation`]: attempts to gain more rights than granted
+//! - [`least`]: the server with minimal rights
+//! - [`canary`]: secrets that must not leak
 
 mod canary;
 mod escalation;

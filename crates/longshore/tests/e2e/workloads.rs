@@ -1,4 +1,4 @@
-//! Workloads by kubectl: they roll out and back, pause, move away from nodes, and say so.
+//! Workloads with kubectl: rollout and rollback, pause, drain, and the statuses they report.
 
 use crate::clients::Client;
 use crate::target::only_on_embedded;
@@ -40,7 +40,7 @@ spec:
     spec: {containers: [{name: main, image: 'agent:1'}]}
 ";
 
-/// A node for the test alone, and pods that go nowhere else.
+/// A node for the test alone, and a Deployment with a disruption budget that runs only there.
 const BERTH: &str = "
 apiVersion: v1
 kind: Node
@@ -72,7 +72,7 @@ spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 const IMAGES: &str = "get pods -l app=web -o jsonpath='{.items[*].spec.containers[0].image}'";
 
 impl Client {
-    /// Until the rollout is complete, and says so.
+    /// Waits until the rollout is complete.
     fn rolled_out(&self, workload: &str) {
         self.ok(&format!("rollout status {workload} --timeout=2m"));
     }
@@ -129,7 +129,7 @@ fn a_paused_deployment_waits() {
     kubectl.refuses("rollout pause deployment/web", "", "deployments.apps \"web\" is already paused");
     kubectl.ok("set image deployment/web main=web:3");
     kubectl.ok("wait deployment/web --for=jsonpath='{.status.conditions[?(@.type==\"Progressing\")].reason}'=DeploymentPaused --timeout=1m");
-    // Its size may still be changed, by pods of the old sort.
+    // A paused Deployment can still be scaled; new pods have the old template.
     kubectl.ok("scale deployment web --replicas=4");
     kubectl.ok("wait deployment/web --for=jsonpath='{.status.readyReplicas}'=4 --timeout=1m");
     kubectl.prints(IMAGES, "web:2 web:2 web:2 web:2");
@@ -161,7 +161,7 @@ fn statefulsets_and_daemonsets_roll_out_and_back() {
     kubectl.rolled_out("statefulset/db");
     kubectl.prints("get pods -l app=db -o jsonpath='{.items[*].metadata.name}'", "db-0 db-1 db-2");
     kubectl.prints("get pvc -o jsonpath='{.items[*].status.phase}'", "Bound Bound Bound");
-    // A claim outlives its pod, and comes back with it.
+    // A claim outlives its pod and is reused by the next pod of that name.
     kubectl.ok("scale statefulset db --replicas=0");
     kubectl.ok("wait pods -l app=db --for=delete --timeout=1m");
     kubectl.prints("get pvc -o jsonpath='{.items[*].metadata.name}'", "data-db-0 data-db-1 data-db-2");
@@ -189,7 +189,8 @@ fn a_node_is_cordoned_and_drained() {
     kubectl.prints("uncordon {ns}-node", "node/{ns}-node uncordoned");
     kubectl.rolled_out("deployment/web");
 
-    // Three pods of which two must stay, and no other node would take them: one goes, the next may not.
+    // Three pods of which two must stay, and no other node accepts them: the first eviction succeeds, the next is
+    // refused.
     kubectl.ok("wait pdb/web --for=jsonpath='{.status.disruptionsAllowed}'=1 --timeout=1m");
     kubectl.refuses(
         "drain {ns}-node --ignore-daemonsets --timeout=8s",

@@ -1,4 +1,4 @@
-//! By what the console's routes know who asks, in which order, and what comes of a token in the query.
+//! Credentials on the console's routes: their sources, their order, and tokens in the query.
 
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, REFERRER_POLICY};
@@ -36,13 +36,13 @@ async fn the_first_that_is_shown_counts() {
         ("/nodes", &[(COOKIE.as_str(), &cookie)], 200),
         ("/nodes", &[(auth, token)], 200),
         (&with_token, &[], 200),
-        // What comes first and is not good is not passed over.
+        // An invalid credential of higher precedence is not skipped.
         (&with_token, &[(header, bad)], 401),
         (&with_token, &[(COOKIE.as_str(), "longshore_session=x")], 401),
         (&with_token, &[(auth, "lsh_aaaaaaaaaa_no")], 401),
         (&with_token, &[(auth, "")], 401),
         ("/nodes", &[(auth, token), (COOKIE.as_str(), "longshore_session=x")], 401),
-        // What comes first and is good is enough.
+        // A valid credential of higher precedence is sufficient.
         ("/nodes?token=no", &[(header, &bearer)], 200),
         ("/nodes?token=no", &[(auth, token)], 200),
         ("/nodes?token=", &[], 401),
@@ -56,7 +56,7 @@ async fn the_first_that_is_shown_counts() {
             assert_eq!((&told["status"], told.as_object().unwrap().len()), (&json!(false), 3), "{told}");
         }
     }
-    // Our own routes know neither.
+    // The platform's own routes accept neither.
     assert_eq!(ask(&house, &format!("{ROOT}/session"), &[(auth, token)]).await.code(), 401);
     assert_eq!(ask(&house, &format!("{ROOT}/session?token={token}"), &[]).await.code(), 401);
 
@@ -122,7 +122,7 @@ async fn what_is_looked_at_costs_no_call() {
     let house = House::new().await;
     let person = house.person(1, &[]).await;
     let paths = ["/clusterOverview", "/nodes", "/nodepools", "/deployments", "/pods"];
-    // The first use of a token is noted.
+    // The first use of a token is recorded in the cluster.
     send(&house, Method::GET, "/nodes", &person.key(), None).await;
     let before = house.fault.calls();
     for _ in 0..40 {

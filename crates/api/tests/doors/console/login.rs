@@ -1,4 +1,4 @@
-//! Logging in at the console's door.
+//! The console's login route.
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE};

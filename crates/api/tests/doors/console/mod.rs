@@ -1,4 +1,4 @@
-//! The API of the OpenYurt console, as its clients find it.
+//! The API of the OpenYurt console as its clients use it.
 
 mod identity;
 mod login;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::house::{Answer, House, Key, request};
 
-/// Every route that says what there is.
+/// Routes that list or summarise objects.
 pub const LISTS: &[&str] = &[
     "/clusterOverview",
     "/clusterEvents",
@@ -27,13 +27,13 @@ pub const LISTS: &[&str] = &[
     "/pods",
 ];
 
-/// With the roles that an administrator applies, by which Kubernetes lets people read their own events.
+/// With the manifests applied, whose roles let users read events in their own namespaces.
 pub async fn with_roles(house: House) -> House {
     house.world.apply(tenancy::manifests::manifests()).await;
     house
 }
 
-/// To a path at the root.
+/// Sends a request to a path at the root.
 pub async fn send(house: &House, method: Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
     house.send(request(method, path, key, body)).await
 }

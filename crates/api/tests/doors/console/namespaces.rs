@@ -1,4 +1,4 @@
-//! A `namespace` is a filter, not a grant.
+//! `namespace` is a filter and grants no access.
 
 use axum::http::Method;
 use domain::roles::{PlatformRole, WorkspaceRole};
@@ -40,7 +40,7 @@ async fn nobody_looks_into_anothers_namespace() {
         let unknown = get(&house, &format!("{path}?namespaces=acme"), &ana.key()).await;
         assert_eq!(unknown.code(), 400, "{path}: {}", unknown.text);
     }
-    // A token for less does less.
+    // A scoped token lists less.
     let narrow = async |scopes: &[&str]| {
         let made = house.post("tokens", &ana.key(), json!({"name": "n", "scopes": scopes})).await.json();
         Key::Bearer(made["token"].as_str().unwrap().to_owned())

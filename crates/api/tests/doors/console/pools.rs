@@ -1,4 +1,4 @@
-//! Pools and nodes: whose they are, who may change them, and that lists come by pages.
+//! Pools and nodes: ownership, permission to change them, and pagination.
 
 use axum::http::Method;
 use domain::roles::PlatformRole;
@@ -16,7 +16,7 @@ async fn ask(house: &House, method: Method, path: &str, key: &Key, body: Value) 
     send(house, method, path, key, body).await
 }
 
-/// As the platform makes it of a machine that has joined.
+/// A Node as the platform labels it after it has joined.
 async fn node(house: &House, name: &str, tenant: &str) {
     let nodes: Api<Node> = Api::all(house.world.admin());
     let node = json!({"metadata": {"name": name, "labels": {"openyurt/tenant": tenant}}});

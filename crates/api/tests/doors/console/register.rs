@@ -1,4 +1,4 @@
-//! Registering at the console's door.
+//! The console's registration route.
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -55,7 +55,7 @@ async fn an_account_that_takes_longer_is_told_of_before_it_is_ready() {
         assert_eq!(answer.code(), 200, "{}", answer.text);
         answer.json()
     };
-    // Whoever logs in before it is ready gets what there is.
+    // A login before the account is ready returns the fields that exist.
     let early = login().await;
     let empty = json!("");
     let has = |told: &Value| {
@@ -64,7 +64,7 @@ async fn an_account_that_takes_longer_is_told_of_before_it_is_ready() {
     };
     assert_eq!(has(&early), [false, false], "{early}");
     assert_eq!(early["spec"]["namespace"], told["namespace"]);
-    // Nobody makes it a second time; and it becomes ready without them.
+    // A second registration is rejected, and the account still becomes ready.
     let again = send(&house, Method::POST, "/register", &Key::Nothing, Some(form(&json!({})))).await;
     assert_eq!(again.code(), 409, "{}", again.text);
     house.lead();
@@ -130,8 +130,8 @@ async fn where_registration_is_closed_only_administrators_register_others() {
     assert_eq!(made.code(), 200, "{}", made.text);
 }
 
-/// What Kubernetes says to whoever makes a User anew, as the document has it; and what we make of it where our own index does
-/// not know of the account.
+/// Kubernetes' response to a duplicate `User`, as in the console's specification, and the platform's response if its
+/// own index does not have the account.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubernetes_says_that_a_user_is_there_already() {
     let house = House::new().await;

@@ -1,5 +1,5 @@
-//! The document that the console's API was written down in, replayed: every interface of its first half is asked, and everything
-//! that it draws has to be in the answer, under its name and of its type.
+//! Replays the specification of the console's API: calls every interface of its first half. Every field that it draws
+//! must be in the response with the same name and type.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use super::send;
 use super::tree::{Interface, differences, interfaces};
 use crate::house::{House, Key};
 
-/// The document, where the recorded truth is at hand.
+/// The specification, if `LONGSHORE_CORPUS` has it.
 fn document() -> Option<String> {
     let folder = std::env::var_os("LONGSHORE_CORPUS").map(|corpus| PathBuf::from(corpus).join("seeds"));
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
@@ -34,7 +34,7 @@ fn document() -> Option<String> {
         );
         let thread = std::thread::current();
         let test = thread.name().unwrap_or_default();
-        // Past the captured output, which is dropped when a test passes.
+        // Bypasses the captured output, which is dropped when a test passes.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: {test}: LONGSHORE_CORPUS names no folder with the document"
@@ -56,7 +56,7 @@ where
     objects.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
-/// One of everything in a namespace, and a pool.
+/// Creates one object of each kind in a namespace, and a pool.
 async fn furnish(house: &House, namespace: &str) {
     let template = |name: &str, policy: &str| json!({"metadata": {"labels": {"app": name}}, "spec": {"restartPolicy": policy, "containers": [{"name": "a", "image": "nginx:1.25"}]}});
     let meta = |name: &str| json!({"name": name, "labels": {"app": name, "tier": "front"}});
@@ -72,7 +72,7 @@ async fn furnish(house: &House, namespace: &str) {
     pools.create(&PostParams::default(), &serde_json::from_value(pool).unwrap()).await.unwrap();
 }
 
-/// What the document says is sent, as whoever is asked for sends it.
+/// Path of an interface with the parameters of the specification.
 fn path(interface: &Interface, token: &str, namespace: &str) -> String {
     let value = |name: &str| match name {
         "token" => token.to_owned(),
@@ -103,21 +103,21 @@ async fn every_interface_of_the_document() {
     for interface in &drawn {
         let (method, path) = match interface.address.as_str() {
             "/register" => (Method::POST, interface.address.clone()),
-            // The visitor has joined no machine; whoever administrates sees those of the platform.
+            // The user has no nodes of their own; the administrator sees all nodes.
             "/nodes" | "/nodepools" => (Method::GET, path(interface, &admin.token, &namespace)),
             _ => (Method::GET, path(interface, &visitor.token, &namespace)),
         };
         assert_eq!(method.as_str(), interface.method);
         let body = (method == Method::POST)
             .then(|| json!({"email": "new@example.com", "phone": "18300000077", "organization": "Acme"}));
-        // The document asks for no token here; we ask for somebody everywhere.
+        // The specification requires no token here; the platform always does.
         let needs_header = matches!(interface.address.as_str(), "/clusterOverview" | "/clusterEvents");
         let key = if needs_header { visitor.key() } else { Key::Nothing };
         until(&format!("{method} {path} to be as drawn"), async || {
             let answer = send(&house, method.clone(), &path, &key, body.clone()).await;
             assert_eq!(answer.code(), interface.status, "{path}: {}", answer.text);
             let differences = differences(&interface.gives, &answer.json());
-            // What was just made is heard of soon; anything else does not come by waiting.
+            // Lists may be empty until the cache has observed the new objects; other differences would not disappear.
             if differences.is_empty() {
                 Some(())
             } else {
@@ -133,7 +133,7 @@ async fn every_interface_of_the_document() {
     }
 }
 
-/// That the walk above would find what is missing.
+/// The check above detects a missing field.
 #[test]
 fn an_answer_without_a_drawn_key_is_found_out() {
     let Some(document) = document() else { return };

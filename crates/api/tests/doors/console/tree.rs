@@ -1,11 +1,11 @@
-//! The notation of the document that the console's API was written down in: interfaces with an address, a method, a status, and
-//! trees of names and types for what is sent and what is answered.
+//! Parser for the specification of the console's API: interfaces with an address, a method and a status, and trees of
+//! field names and types for requests and responses.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// One interface of the document.
+/// One interface of the specification.
 #[derive(Debug, Default)]
 pub struct Interface {
     pub address: String,
@@ -15,7 +15,7 @@ pub struct Interface {
     pub gives: Vec<Field>,
 }
 
-/// A name, its type, and what is below it.
+/// A field with its type and its children.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Field {
     pub below: Vec<Field>,
 }
 
-/// All interfaces of a document, in their order.
+/// All interfaces of the specification, in order.
 pub fn interfaces(text: &str) -> Vec<Interface> {
     let mut found: Vec<Interface> = Vec::new();
     let mut lines = text.lines();
@@ -52,7 +52,7 @@ pub fn interfaces(text: &str) -> Vec<Interface> {
     found
 }
 
-/// A drawn tree: three characters for each level, the last of them a branch.
+/// Parses a drawn tree: three characters per level, the last of which is a branch.
 pub fn tree(lines: &[&str]) -> Vec<Field> {
     let mut roots = Vec::new();
     for line in lines.iter().filter(|line| !line.trim().is_empty()) {
@@ -69,8 +69,8 @@ pub fn tree(lines: &[&str]) -> Vec<Field> {
     roots
 }
 
-/// What of these fields is not in `value`, or of another type; nothing where all is as drawn. A list must have something in it:
-/// an empty one would show nothing.
+/// Fields that are missing in `value` or have another type; empty if there are none. An empty list is a difference,
+/// because it shows nothing about its items.
 pub fn differences(fields: &[Field], value: &Value) -> String {
     let mut found = String::new();
     compare(fields, value, "", &mut found);

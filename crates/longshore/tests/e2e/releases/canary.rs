@@ -1,4 +1,4 @@
-//! Secrets that pass through releases, and must not be found anywhere but in Secrets.
+//! Secrets in releases must not appear anywhere but in Kubernetes Secrets.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +10,7 @@ use crate::platform::{Person, until, unused_phone};
 use crate::request::{get, with};
 use crate::target::Cluster;
 
-/// A chart that is careless with its password: it is in the notes, in what it says when it fails, and in a name that Kubernetes
-/// refuses.
+/// A chart that leaks its password: in the notes, in its failure message, and in a label that Kubernetes rejects.
 const CARELESS: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: careless\nversion: 1.0.0\n"),
     ("values.yaml", "password: \"\"\nfails: false\nrefused: false\ncount: 1\n"),
@@ -45,7 +44,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     let namespace = person.id.as_str();
     let mut seen: Vec<(String, String)> = Vec::new();
 
-    // Through the door: installed, changed, and changed in vain in three ways.
+    // Through the platform API: an installation, an upgrade, and three upgrades that fail.
     let body = asked(namespace, "web", &package, &json!({"password": first}));
     let made = person.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
@@ -62,7 +61,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
         let change = json!({"values": values, "options": {"maxHistory": 20}});
         let answer = person.call(Method::PATCH, &web, Some(&change)).await;
         seen.push((format!("the answer to change {version}"), answer.text.clone()));
-        // What the schema refuses may be refused at the door.
+        // A schema violation may be rejected before a version is created.
         if answer.code == 400 {
             continue;
         }
@@ -72,7 +71,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
         seen.push((format!("version {version}"), release.to_string()));
     }
 
-    // By hand: in a Secret that is referred to.
+    // Directly in Kubernetes: values from a referenced Secret.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "stringData": {"password": third}});
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
     let written = with(&admin, Method::POST, &secrets, "application/json", secret.to_string()).await;
@@ -95,7 +94,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
         .await;
     }
 
-    // A repository with a password, which cannot be reached.
+    // A chart repository with a password that cannot be reached.
     let repo = json!({
         "name": "mine", "workspace": namespace, "url": "http://10.0.0.1/charts",
         "credentials": {"username": "me", "password": fourth},
@@ -114,7 +113,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     wanted["chart"] = json!({"repo": key, "name": "web"});
     seen.push(("a refusal".to_owned(), person.call(Method::POST, "releases", Some(&wanted)).await.text));
 
-    // Every answer that tells of any of them.
+    // Every response that describes one of these objects.
     let operation = person.get(&web).await["operation"].as_str().unwrap_or_default().to_owned();
     let mut paths = vec![
         "releases".to_owned(),
@@ -151,7 +150,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
         seen.push((path, answer.text));
     }
     assert!(told > 20, "hardly anything was told: {told}");
-    // All objects but Secrets; those of the test's own namespace without their place in lists of thousands.
+    // All objects except Secrets. Large collections are read in the test's namespace only.
     for path in [
         "/apis/longshore.dev/v1alpha1/helmreleases".to_owned(),
         "/apis/longshore.dev/v1alpha1/helmrequests".to_owned(),
@@ -169,7 +168,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     }
     seen.push(("metrics".to_owned(), get(&server.platform(), "/metrics").await.text));
     seen.push(("log and audit".to_owned(), server.log()));
-    // Names and labels of Secrets are for everybody who lists them.
+    // Names and labels of Secrets are visible to every client that lists them.
     let all = get(&admin, "/api/v1/secrets").await.json();
     for secret in all["items"].as_array().unwrap() {
         seen.push(("the metadata of a Secret".to_owned(), secret["metadata"].to_string()));
@@ -183,7 +182,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
             );
         }
     }
-    // The check can fail: what belongs there is there.
+    // The check itself works: the secrets are found in Kubernetes Secrets.
     let secrets = all["items"].to_string();
     for canary in [&first, &second, &third, &fourth, &fifth] {
         let kept = secrets.contains(&STANDARD.encode(canary));

@@ -1,4 +1,4 @@
-//! Charts that tests ask for, and asking for them.
+//! Charts for tests, and helpers to install them through the platform API.
 
 use helm_chart::{Chart, File, Loader, archive};
 use helm_template::profile::Profile;
@@ -9,7 +9,7 @@ use crate::platform::{Person, call, until};
 use crate::program::Server;
 use crate::request::send;
 
-/// Only what every cluster has at once, so that a release of it is active as soon as it is deployed.
+/// A chart without workloads: a release of it is active as soon as it is deployed.
 pub const GREETING: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: greeting\nversion: 1.0.0\n"),
     ("values.yaml", "greeting: hello\nextra: \"\"\n"),
@@ -20,19 +20,19 @@ pub const GREETING: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
 ];
 
-/// A chart of these files.
+/// Builds a chart from these files.
 pub fn chart_of(files: &[(&str, &str)]) -> Chart {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
     Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap()
 }
 
-/// The archive of a chart of these files.
+/// Builds a chart archive from these files.
 pub fn packed(files: &[(&str, &str)]) -> Vec<u8> {
     archive::write(&chart_of(files), Profile::Helm4, 0).unwrap()
 }
 
-/// Keeps a chart for a workspace; says what its package is called.
+/// Uploads a chart to a workspace. Returns the name of the package.
 pub async fn keep(server: &Server, person: &Person, workspace: &str, files: &[(&str, &str)]) -> String {
     let request = Request::post(format!("/api/longshore/v1/packages?ws={workspace}"))
         .header("authorization", format!("Bearer {}", person.token))
@@ -44,12 +44,12 @@ pub async fn keep(server: &Server, person: &Person, workspace: &str, files: &[(&
     answer.json()["package"].as_str().unwrap().to_owned()
 }
 
-/// What is sent to ask for a release.
+/// Request body that creates a release.
 pub fn asked(namespace: &str, name: &str, package: &str, values: &Value) -> Value {
     json!({"namespace": namespace, "name": name, "chart": {"package": package}, "values": values})
 }
 
-/// Where a release is.
+/// API path of a release.
 pub fn at(namespace: &str, name: &str) -> String {
     format!("releases/host/{namespace}/{name}")
 }

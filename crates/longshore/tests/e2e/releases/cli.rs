@@ -1,4 +1,4 @@
-//! The command line for releases, on a platform and straight on a cluster: the same words, the same chart, the same course.
+//! The command line for releases, with a platform and directly on a cluster: same commands, same chart, same results.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -9,10 +9,10 @@ use crate::platform::Person;
 use crate::program::{Server, longshore};
 use crate::target::{Cluster, only_on_embedded};
 
-/// Somebody at a terminal.
+/// A user at a terminal.
 struct Typist {
     folder: PathBuf,
-    /// What each line ends with, and what is around it.
+    /// Arguments appended to each command line.
     words: Vec<String>,
     environment: Vec<(&'static str, String)>,
 }
@@ -32,7 +32,7 @@ impl Typist {
         Self { folder: chart(cluster), words, environment: Vec::new() }
     }
 
-    /// `CHART` is the folder of the chart.
+    /// `CHART` in the command line is replaced by the folder of the chart.
     fn command(&self, line: &str) -> Command {
         let word = |word: &str| word.replace("CHART", &self.folder.to_string_lossy());
         let mut command = longshore(line.split_whitespace().map(word).chain(self.words.clone()));
@@ -50,7 +50,7 @@ impl Typist {
         (came.status.code(), text(came.stdout), text(came.stderr))
     }
 
-    /// What a command that succeeds prints, with what it tells meanwhile.
+    /// Runs a command that must succeed. Returns stdout and stderr.
     fn does(&self, line: &str) -> (String, String) {
         let (code, out, notes) = self.types(line);
         assert_eq!(code, Some(0), "{line}\n{out}{notes}");
@@ -58,7 +58,7 @@ impl Typist {
     }
 }
 
-/// Two replicas that take a moment, and one that never comes if it is told so.
+/// A workload that becomes ready after a short time, or never if the value `broken` is set.
 fn chart(cluster: &Cluster) -> PathBuf {
     let folder = cluster.folder.path().join("shop");
     fs::create_dir_all(folder.join("templates")).unwrap();
@@ -132,7 +132,7 @@ spec:
     folder
 }
 
-/// What is the same wherever one acts.
+/// Commands that behave the same with a platform and without one.
 fn main_path(typist: &Typist) {
     let (out, _) = typist.does("install web CHART --wait --timeout 60s");
     assert!(out.contains("NAME: web\n") && out.contains("REVISION: 1\n"), "{out}");
@@ -184,7 +184,7 @@ fn the_main_path_straight_on_a_cluster() {
     }
 }
 
-/// Only the embedded cluster knows what a pod that is pretended would print.
+/// Logs are simulated, so only the embedded cluster has predictable lines.
 fn logs(typist: &Typist) {
     typist.does("install web CHART --wait --timeout 60s");
     let (out, _) = typist.does("logs web --tail 1");
@@ -198,12 +198,12 @@ fn logs(typist: &Typist) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let first = lines.next().unwrap();
     assert!(first.starts_with("[web-") && first.ends_with("/main] greets with hello"), "{first}");
-    // The pods that come are heard from their beginning.
+    // Logs of new pods are followed from their start.
     typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
     let greets: Vec<String> =
         lines.by_ref().filter(|line| line.ends_with("/main] greets with bye")).take(2).collect();
     assert_ne!(greets[0], greets[1]);
-    // As Ctrl-C does, which whoever runs in the background is deaf to.
+    // SIGTERM instead of the SIGINT of Ctrl-C, which background processes ignore.
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     assert!(!child.wait().unwrap().success());
     let (code, _, why) = typist.types("logs web -f --previous");
@@ -235,7 +235,7 @@ async fn what_else_is_done_on_a_platform() {
     let (out, _) = typist.does("resume web --wait");
     assert!(out.contains("STATE: active\n"), "{out}");
 
-    // Its hook fails: without force it would be tried for ever.
+    // Its uninstall hook fails: without `--force` it would be retried forever.
     let (out, _) = typist.does("uninstall web --force");
     assert_eq!(out, "release \"web\" uninstalled by force\n");
     assert_eq!(typist.does("list -q").0, "");
@@ -273,7 +273,7 @@ async fn what_is_waited_for_is_said_and_can_be_left() {
     let (cluster, server) = Cluster::with_platform().await;
     let person = Person::register(&server, &cluster).await;
     let typist = Typist::on_platform(&cluster, &server, &person);
-    // Nobody has a node for it: the reason is the scheduler's own.
+    // No node fits the pod: the reason comes from the scheduler.
     let (code, _, told) = typist.types("install web CHART --set broken=true --wait --timeout 5s");
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("web waits: "), "{told}");
@@ -282,7 +282,7 @@ async fn what_is_waited_for_is_said_and_can_be_left() {
     assert!(last.starts_with("Error: INSTALLATION FAILED: ") && last.contains("web"), "{told}");
     let (status, _) = typist.does("status web");
     assert!(status.contains("FailedScheduling"), "{status}");
-    // Ctrl-C leaves the work where it is, and says how to look again.
+    // Ctrl-C leaves the operation running and prints how to check it later.
     let mut waiting = typist.command("upgrade web CHART --set broken=true,replicas=2 --wait --timeout 60s");
     let mut child =
         waiting.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,5 +1,5 @@
-//! Attempts to act as somebody else through a release: by every field that a tenant can write, by requests that are not theirs
-//! to write, and by what is sent to the platform. Each is refused, by Kubernetes or by us, and changes nothing.
+//! Attempts to gain another user's rights through a release: by every field that a tenant can write, by requests of
+//! other users, and through the platform API. Kubernetes or the platform rejects each, and nothing changes.
 
 use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -14,13 +14,13 @@ use crate::target::Cluster;
 const KINDS: &str = "/apis/longshore.dev/v1alpha1";
 const MERGE: &str = "application/merge-patch+json";
 
-/// Somebody with a release of their own, and somebody who wants more than they have.
+/// A victim with a release, and an attacker in another workspace.
 struct Scene {
     cluster: Cluster,
     server: Server,
     victim: Person,
     attacker: Person,
-    /// What the attacker can do in Kubernetes.
+    /// Client with the attacker's own rights.
     kube: kube::Client,
     package: String,
 }
@@ -47,7 +47,7 @@ impl Scene {
         format!("{KINDS}/namespaces/{namespace}/helmreleases")
     }
 
-    /// A release in the attacker's namespace, with something else in its spec.
+    /// A `HelmRelease` in the attacker's namespace, with `more` merged into its spec.
     fn release(&self, name: &str, more: &Value) -> Value {
         let mut spec =
             json!({"name": name, "source": {"package": self.package}, "remediation": {"retries": 0}});
@@ -60,7 +60,7 @@ impl Scene {
         with(&self.kube, Method::POST, &path, "application/json", release.to_string()).await
     }
 
-    /// All that is the victim's: names, versions and contents.
+    /// Objects of the victim's namespace with their resource versions.
     async fn theirs(&self) -> Vec<String> {
         let admin = self.cluster.client().await;
         let namespace = &self.victim.id;
@@ -88,7 +88,7 @@ impl Scene {
         all
     }
 
-    /// Whether there is such an object, for an administrator of the cluster.
+    /// Whether the object exists, read as cluster administrator.
     async fn is_there(&self, path: &str) -> bool {
         get(&self.cluster.client().await, path).await.code == 200
     }
@@ -122,7 +122,7 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: loot}}\ndata:\n  loot: {{{{ lookup {what} | toJson | quote }}}}\n"
         )})
     };
-    // What is written, and a word of why it came to nothing.
+    // Name, spec, and part of the error message.
     #[rustfmt::skip]
     let attempts = [
         ("sa-system",   json!({"serviceAccountName": "longshore"}),                                        "system:serviceaccount:"),
@@ -185,7 +185,8 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         assert!(!scene.is_there(&path).await, "{path}");
     }
     assert_eq!(scene.theirs().await, before, "nothing of the victim's was touched");
-    // The same chart, asked for honestly, works; the fields of others that we do not have change nothing.
+    // The same chart works with an honest spec. Fields of other Helm controllers that are unknown here have no
+    // effect.
     let odd = json!({"targetNamespace": victim, "storageNamespace": victim, "kubeConfig": {"secretRef": {"name": "a"}}, "username": "admin"});
     let written = scene.write(&scene.release("fine", &odd)).await;
     assert_eq!(written.code, 201, "{}", written.text);
@@ -313,7 +314,7 @@ async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
         assert!(codes.contains(&answer.code), "{what}: {} {}", answer.code, answer.text);
         assert!(!answer.text.contains("theirs"), "{what}: {}", answer.text);
     }
-    // What is asked for is done as whoever asks, whatever the chart would like.
+    // Charts run with the identity of the user who creates the release, whatever they contain.
     let planted =
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: planted, namespace: {victim}}}\n");
     let patch = json!([{"op": "add", "path": "/metadata/namespace", "value": victim}]).to_string();
@@ -332,7 +333,7 @@ async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
         let refusals = ["forbidden", "stay inside", "whole cluster", "cannot be changed by a patch"];
         assert!(refusals.iter().any(|why| message.contains(why)), "{name}: {message}");
     }
-    // Of the victim's own doing there is a workspace more.
+    // The victim's namespace is unchanged. The new workspace, which the victim created, is not part of the list.
     let since: Vec<String> = scene.theirs().await;
     let touched: Vec<&String> = since.iter().filter(|line| !before.contains(line)).collect();
     assert!(touched.is_empty() && since.len() == before.len(), "{touched:?}");

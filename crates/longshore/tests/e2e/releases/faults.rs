@@ -1,7 +1,7 @@
-//! Servers that are killed, or stand still, in the middle of operations that people asked for: whoever comes next ends them, and
-//! there is one truth afterwards.
+//! Servers that are killed or stopped during operations on releases. The next leader completes the operations, and
+//! status, objects and Helm records agree afterwards.
 //!
-//! The suite kills 6 times; `LONGSHORE_KILLS=50` says how often otherwise.
+//! Kills 6 times by default; `LONGSHORE_KILLS=50` changes the number.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,22 +17,22 @@ use crate::program::Server;
 use crate::request::get;
 use crate::target::{Cluster, Target, skipped, target};
 
-/// At work at the same time, so that a blow hits each somewhere else.
+/// Releases under concurrent change, so that a kill hits each at a different step.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// How long an operation that nobody ended may look as if somebody were at it: ten seconds for the Leases of who died, and as
-/// much again for a machine that does other things.
+/// How long an interrupted operation may look as if it were running: ten seconds for the Leases of the killed server,
+/// and as much again for a busy machine.
 const PENDING: Duration = Duration::from_secs(20);
 
-/// How long all may take.
+/// Limit for all releases to settle.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Below `end`; other numbers in every run.
+/// Random number below `end`, different in each run.
 fn random(end: u64) -> u64 {
     RandomState::new().hash_one(()) % end
 }
 
-/// What somebody wants of a release: its greeting, or that it is gone.
+/// Desired state of a release: its greeting, or `None` if deleted.
 type Wish = Option<String>;
 
 struct Play {
@@ -41,7 +41,7 @@ struct Play {
     person: Person,
     package: String,
     wishes: BTreeMap<&'static str, Wish>,
-    /// Which revision had which greeting.
+    /// Greeting of each revision.
     revisions: BTreeMap<&'static str, Vec<(i64, String)>>,
     asked: u64,
 }
@@ -66,7 +66,7 @@ impl Play {
         self.server.as_ref().unwrap()
     }
 
-    /// Kills the server, and starts another in its place. Says when it was killed.
+    /// Kills the server and starts another on its data. Returns the time of the kill.
     fn kill(&mut self) -> Instant {
         let server = self.server.take().unwrap();
         let data = server.data().to_owned();
@@ -79,7 +79,7 @@ impl Play {
         killed
     }
 
-    /// An administrator of the cluster, wherever it is now.
+    /// A client with the administrator's credentials for the current server.
     async fn admin(&self) -> kube::Client {
         match target() {
             Target::Embedded => self.server().client().await,
@@ -92,7 +92,7 @@ impl Play {
         (answer.code, serde_json::from_str(&answer.text).unwrap_or_default())
     }
 
-    /// Asks for something else of each release.
+    /// Changes the desired state of each release.
     async fn ask(&mut self) {
         let namespace = self.person.id.clone();
         for name in NAMES {
@@ -125,7 +125,7 @@ impl Play {
         }
     }
 
-    /// Helm's records of a release: revision and status, the oldest first.
+    /// Helm records of a release as (revision, status), oldest first.
     async fn records(&self, admin: &kube::Client, name: &str) -> Vec<(i64, String)> {
         let path = format!(
             "/api/v1/namespaces/{}/secrets?labelSelector=owner%3Dhelm%2Cname%3D{name}",
@@ -141,7 +141,7 @@ impl Play {
         records
     }
 
-    /// Waits until every release is as it was wished, and says for how long since then one of them was pending.
+    /// Waits until every release has its desired state. Returns how long after `began` one of them was still pending.
     async fn settle(&mut self, began: Instant) -> Duration {
         let mut pending = Duration::ZERO;
         let admin = self.admin().await;
@@ -188,7 +188,7 @@ impl Play {
         }
         let known = self.revisions.entry(name).or_default();
         known.push((newest.0, greeting));
-        // As many as are kept, and some to spare.
+        // Fewer than the retained history, so that each can be rolled back to.
         known.drain(..known.len().saturating_sub(2));
         Ok(())
     }
@@ -243,7 +243,7 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
         let answer = call(&server.platform(), Some(&person.token), method, &path, Some(&body)).await;
         assert!(matches!(answer.code, 200 | 201), "{}", answer.text);
     };
-    // In the middle of it: some are installed by then, some begun, some not.
+    // The leader is stopped in the middle: some releases are installed, some have begun, some have not.
     for name in &names {
         ask(&second, name, "first", true).await;
     }
@@ -261,7 +261,7 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
     }
     assert!(leads(&second).await);
     first.signal("-CONT");
-    // Long enough for whatever it still has in mind.
+    // Leaves the former leader enough time for writes that it may still attempt.
     let began = Instant::now();
     while leads(&first).await {
         assert!(began.elapsed() < LIMIT, "it still thinks that it leads");
@@ -273,7 +273,7 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
     }
 }
 
-/// Waits until the second version of a release is active, however long a leader is missed.
+/// Waits until the second version of a release is active, also across a change of the leader.
 async fn until_state_in(server: &Server, token: &str, path: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -286,7 +286,7 @@ async fn until_state_in(server: &Server, token: &str, path: &str) -> Value {
     }
 }
 
-/// The versions of everything that a release is: its records, its object, and how it stands.
+/// Versions of the release's Helm records, its `HelmRelease` and its ConfigMap.
 async fn versions(admin: &kube::Client, namespace: &str, name: &str) -> Vec<String> {
     let mut all = Vec::new();
     for path in [

@@ -1,5 +1,5 @@
-//! The real Helms and us on the same releases, whoever made them: by our own program without a server, and by a request
-//! to the platform. Each reads the same of them as the other, and goes on where the other stopped.
+//! The real Helm and Longshore on the same releases: the `longshore` command line without a server, and requests to
+//! the platform. Each reads the other's records the same way and continues from them.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::program::Server;
 use crate::request::send;
 use crate::target::Cluster;
 
-/// By the variables that name them.
+/// Environment variables with the paths of the programs.
 const HELMS: [&str; 3] = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_3_22", "LONGSHORE_HELM_4_3"];
-/// Of these two, this one prints what we print.
+/// The version whose output `longshore` reproduces.
 const HELM_4: &str = HELMS[2];
 
-/// A workload, an address, settings, a hook, a test and words for people.
+/// A chart with a workload, a Service, configuration, a hook, a test and notes.
 const CHART: &[(&str, &str)] = &[
     (
         "Chart.yaml",
@@ -54,7 +54,7 @@ const CHART: &[(&str, &str)] = &[
     ("templates/NOTES.txt", "{{ .Values.greeting }}, {{ .Release.Name }}!\n"),
 ];
 
-/// What is read of a release by whoever looks; `status` has the whole record.
+/// Commands that read a release; `status` prints the whole record.
 const READ: [&str; 4] =
     ["history app -o json", "status app -o json", "get values app --all -o json", "get manifest app"];
 
@@ -83,12 +83,12 @@ async fn a_helm_goes_on_with_what_was_asked_of_the_platform() {
     }
 }
 
-/// A person and whoever has a Helm, on one release.
+/// A platform user and a Helm user change the same release.
 async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value, variable: &str) {
     let body = json!({
         "namespace": person.id, "name": "app", "values": {"greeting": "one"}, "chart": {"package": package},
     });
-    // A real cluster comes to know of new bindings a moment after they are there.
+    // A real cluster observes new role bindings with a short delay.
     until("the platform takes it", async || {
         (person.call(Method::POST, "releases", Some(&body)).await.code == 201).then_some(())
     })
@@ -108,7 +108,7 @@ async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value
     helm.ok("rollback app 1 --wait");
     assert_eq!(greeting(kubectl), "one");
     person.until(&format!("{path}/history"), revisions(3)).await;
-    // Whoever has the platform goes on, too.
+    // The platform continues from Helm's revision.
     let change = json!({"values": {"greeting": "three"}});
     let changed = person.call(Method::PATCH, path, Some(&change)).await;
     assert_eq!(changed.code, 200, "{}", changed.text);
@@ -116,7 +116,7 @@ async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value
     person.until(path, |view| view["state"] == "active" && view["revision"] == 4).await;
     assert_eq!(states(helm), ["superseded", "superseded", "superseded", "deployed"]);
 
-    // It is wanted still, and so it comes back until the platform is told otherwise.
+    // The release is still desired, so the platform reinstalls it until the request is deleted.
     helm.ok("uninstall app --wait");
     until("it comes back", async || {
         let said = kubectl.try_with("get configmap app -o jsonpath={.data.greeting}", "");
@@ -151,7 +151,7 @@ fn with_every_helm(test: impl Fn(&Client, &Client, &str)) {
     }
 }
 
-/// One makes a release, the other takes it over, and both read the same at any time.
+/// `maker` creates a release and `taker` continues it. Both must read the same after each step.
 fn hand_over(kubectl: &Client, maker: &Client, taker: &Client, variable: &str) {
     let both = |step: &str| same(maker, taker, variable, step);
     maker.ok("install app ./web --wait --set greeting=one,nested.dropped=null --labels team=blue");
@@ -164,7 +164,7 @@ fn hand_over(kubectl: &Client, maker: &Client, taker: &Client, variable: &str) {
     assert_eq!(greeting(kubectl), "one", "{variable}");
     taker.ok("test app --timeout 1m");
     both("upgrade, rollback and test by the other");
-    // And back to who made it.
+    // Then `maker` continues.
     maker.ok("upgrade app ./web --wait --set greeting=three");
     taker.ok("uninstall app --wait --keep-history");
     both("uninstall, history kept");
@@ -179,9 +179,9 @@ fn hand_over(kubectl: &Client, maker: &Client, taker: &Client, variable: &str) {
     kubectl.prints("get deployments,services,secrets,leases -o name", "");
 }
 
-/// Both read the same of the release.
+/// Asserts that both clients read the same of the release.
 fn same(one: &Client, other: &Client, variable: &str, step: &str) {
-    // Helm 3 lists what is not deployed only if it is asked to, Helm 4 always.
+    // Helm 3 lists releases that are not deployed only with `--all`; Helm 4 always does.
     let list = |client: &Client| {
         let said = client.try_with("list --all -o json", "");
         if said.ok { said.stdout } else { client.ok("list -o json") }
@@ -201,8 +201,8 @@ fn same(one: &Client, other: &Client, variable: &str, step: &str) {
     }
 }
 
-/// Without live objects, which may have changed since, and what only Helm 4 knows of; it leaves out times that are not
-/// there, which Helm 3 prints as empty.
+/// Removes live objects, which may have changed since, and fields that only Helm 4 has. Removes empty times, which
+/// Helm 3 prints and Helm 4 omits.
 fn comparable(text: &str) -> Value {
     let mut value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     leave_out(&mut value);

@@ -1,8 +1,8 @@
-//! Public charts by us and by the real Helm 4, one after the other in one namespace: install, upgrade, rollback, test and
-//! uninstall leave the same objects behind, and the same records as Helm reads them.
+//! Public charts with `longshore` and with the real Helm 4, one after the other in one namespace. Install, upgrade,
+//! rollback, test and uninstall must leave the same objects, and the same records as Helm reads them.
 //!
-//! A bounded set belongs to the suite; `LONGSHORE_CHARTS=all` asks for all of them, and any other word for those whose
-//! name contains it. The charts are those of `LONGSHORE_CORPUS`, as their publishers made them.
+//! The suite runs a fixed subset. `LONGSHORE_CHARTS=all` runs all charts; any other value runs those whose name
+//! contains it. The charts come unmodified from `LONGSHORE_CORPUS`.
 
 mod charts;
 mod seen;
@@ -22,16 +22,16 @@ use self::seen::{Look, Objects, Place, differences, places};
 use crate::clients::Client;
 use crate::target::{only_on_a_real_cluster, skipped};
 
-/// Charts at a time: clients mostly wait for the cluster.
+/// Charts processed concurrently; clients mostly wait for the cluster.
 const LANES: usize = 3;
 
-/// What there is after a step.
+/// State after a step.
 struct Seen {
     step: &'static str,
-    /// Whether the program was content; why not goes to the terminal.
+    /// Whether the command succeeded. Its error goes to the terminal.
     ok: bool,
     objects: Objects,
-    /// What Helm reads of the release.
+    /// History and last revision as Helm prints them.
     read: String,
 }
 
@@ -54,7 +54,8 @@ fn what_we_leave_behind_is_what_helm_4_leaves_behind() {
             scope.spawn(|| {
                 while let Some((number, chart)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let archive = folder.join(format!("{}.tgz", chart.id)).display().to_string();
-                    // Others have releases of the same charts, and some objects belong to no namespace.
+                    // Release names are unique, because other tests install the same charts and some objects are
+                    // cluster-scoped.
                     let differs = compare(chart, &format!("pub{number}"), &archive);
                     found.lock().unwrap().extend(differs);
                 }
@@ -74,7 +75,7 @@ fn folder() -> Option<PathBuf> {
     Some(corpus?.join("charts/dev"))
 }
 
-/// Both turns with a chart, and what is not equal afterwards.
+/// Runs the life cycle with both programs. Returns the differences.
 fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
     let began = Instant::now();
     let Some(kubectl) = Client::kubectl() else { return Vec::new() };
@@ -107,7 +108,7 @@ fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
     found
 }
 
-/// The life of a release by one program, which Helm looks at.
+/// The life cycle of a release by one program. The state is always read with Helm.
 struct Turn<'t> {
     chart: &'t Chart,
     name: &'t str,
@@ -129,7 +130,7 @@ impl Turn<'_> {
         ]
     }
 
-    /// From an empty namespace to an empty namespace.
+    /// Runs all steps, from an empty namespace to an empty namespace.
     fn run(&self, kubectl: &Client, crds: BTreeSet<Place>) -> Vec<Seen> {
         for line in self.chart.before {
             kubectl.ok(&line.replace("{name}", self.name));

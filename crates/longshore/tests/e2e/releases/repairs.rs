@@ -1,5 +1,5 @@
-//! What releases must not lose: a rollback restores all of its revision, a change loses no concurrent one, a plan is what is deployed,
-//! and uninstallations at the same time all end.
+//! State that releases must preserve: a rollback restores its whole revision, concurrent changes are not lost, a plan
+//! shows what is then deployed, and concurrent uninstallations all finish.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::platform::until;
 use crate::request::get;
 use crate::security::identities::scene::Scene;
 
-/// The data of the ConfigMap of a release.
+/// Data of the release's ConfigMap.
 async fn data(scene: &Scene, name: &str) -> BTreeMap<String, String> {
     let maps: Api<ConfigMap> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     maps.get(name).await.unwrap().data.unwrap_or_default()
@@ -31,7 +31,7 @@ async fn roll_back(scene: &Scene, name: &str, revision: i64) {
     scene.until_deployed(name, &back).await;
 }
 
-/// The spec of the request for a release.
+/// Spec of the `HelmRequest` of a release.
 async fn spec(scene: &Scene, name: &str) -> Value {
     let all = get(&scene.cluster.client().await, "/apis/longshore.dev/v1alpha1/helmrequests").await.json();
     let is_meant = |request: &&Value| {
@@ -52,7 +52,7 @@ async fn rollback_to_revision_with_copied_labels_restores_its_own_chart_and_valu
         ),
     ];
     let chart = ChartRecord::new(&chart_of(&files), Profile::Helm4).unwrap();
-    // As the helm command line upgrades: with the labels of the revision before.
+    // Upgrades as the helm command line does: with the labels of the previous revision.
     let change = |record: &mut helm_release::Record| {
         record.chart = chart.clone();
         record.config = [("greeting".into(), Data::string("cli"))].into_iter().collect();
@@ -80,7 +80,7 @@ async fn rollback_to_first_revision_restores_everything_after_many_versions() {
     assert!(
         !first["patches"].as_array().unwrap().is_empty() && !first["roles"].as_array().unwrap().is_empty()
     );
-    // Another version of all of it, and many that change nothing of the content.
+    // A version that changes everything, then many that leave the content unchanged.
     let changes =
         json!({"values": {"greeting": "second"}, "patches": [], "roles": [], "options": {"maxHistory": 40}});
     let path = at(&scene.workspace, "web");
@@ -117,7 +117,7 @@ async fn rollback_to_first_revision_restores_everything_after_many_versions() {
     assert_eq!(cpu, "7m", "{deployment}");
 }
 
-/// A StatefulSet without pods, whose claims a test writes.
+/// A StatefulSet without pods; the test creates its claims.
 const DATABASE: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: db\nversion: 1.0.0\n"),
     (
@@ -155,7 +155,7 @@ async fn upgrades_during_an_uninstallation_lose_no_deletion_of_claims() {
         let deletion = scene.tenant.call(Method::DELETE, &with_claims, None);
         let (patched, deleted) = futures::join!(patches, deletion);
         assert_eq!(deleted.code, 202, "{}", deleted.text);
-        // An upgrade is done, or its sender learns that it is not.
+        // An upgrade is done, or its client receives an error.
         for answer in patched {
             assert!(matches!(answer.code, 200 | 404 | 409), "{}: {}", answer.code, answer.text);
         }
@@ -223,7 +223,7 @@ async fn many_uninstallations_at_once_end_beside_a_forced_one() {
     for name in &names {
         scene.until_active(name).await;
     }
-    // Somebody else's finalizer is in the way of one of them.
+    // Another client's finalizer blocks the deletion of one object.
     let maps: Api<ConfigMap> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     let keep = |finalizers: Value| kube::api::Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
     let params = kube::api::PatchParams::default();

@@ -1,7 +1,11 @@
 //! Members, tokens, sessions and invitations under attack.
 //!
-//! Modules: ServiceAccount tokens and removed members ([`tokens`]), invitations ([`invitations`]), revocation and scoped tokens
-//! ([`credentials`]), pages of other sites ([`browsers`]).
+//! Modules:
+//!
+//! - [`tokens`]: ServiceAccount tokens and removed members
+//! - [`invitations`]: invitations
+//! - [`credentials`]: revocation and scoped tokens
+//! - [`browsers`]: cross-site requests
 
 mod browsers;
 mod credentials;

@@ -1,4 +1,4 @@
-//! Answers of the platform's port that a tenant asks for and never reads.
+//! A tenant requests large responses of the platform's port and never reads them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,12 +21,12 @@ const LARGE: &[(&str, &str)] = &[
         "{{ range until 6 }}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: large-{{ . }}}\ndata: {text: {{ repeat 500000 \"x\" }}}\n{{ end }}",
     ),
 ];
-/// What one user may hold, see `docs/limits.md`.
+/// Response bytes that one user may have in flight, see `docs/limits.md`.
 const SHARE: usize = 24 << 20;
 const MANIFEST: usize = 3_000_000;
 const ASKED: u32 = 40;
 
-/// A connection of HTTP/2 that grants 64 KiB for each answer and no more.
+/// An HTTP/2 connection that grants each stream a window of 64 KiB and never enlarges it.
 struct Unread(TcpStream);
 
 impl Unread {
@@ -40,7 +40,7 @@ impl Unread {
         Self(stream)
     }
 
-    /// Begins a GET as the request with this number.
+    /// Sends a GET as the stream with this number.
     async fn ask(&mut self, number: u32, path: &str, token: &str) {
         let mut block = Vec::new();
         let bearer = format!("Bearer {token}");
@@ -52,7 +52,7 @@ impl Unread {
             ("authorization", &bearer),
         ];
         for text in fields.iter().flat_map(|(name, value)| [("\0", *name), ("", *value)]) {
-            // A literal that is not indexed; lengths below 127 are one byte.
+            // An HPACK literal without indexing; lengths below 127 take one byte.
             block.extend_from_slice(text.0.as_bytes());
             assert!(text.1.len() < 127);
             block.push(u8::try_from(text.1.len()).unwrap());
@@ -66,7 +66,7 @@ impl Unread {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// Waits for the heads of this many answers; counts those that are 200.
+    /// Reads until this many response heads have arrived. Returns the number with status 200.
     async fn answered(&mut self, mut heads: u32) -> u32 {
         let mut good = 0;
         while heads > 0 {
@@ -87,7 +87,7 @@ impl Unread {
     /// Waits until the server closes the connection.
     async fn closed(mut self) {
         let mut rest = Vec::new();
-        let _ = self.0.read_to_end(&mut rest).await; // a reset is as good
+        let _ = self.0.read_to_end(&mut rest).await; // a reset is fine, too
     }
 }
 
@@ -112,7 +112,8 @@ async fn tenant_leaves_large_answers_unread_and_stops_nobody() {
         unread.ask(number, &path, &attacker.token).await;
     }
     let mut good = timeout(Duration::from_mins(1), unread.answered(ASKED)).await.unwrap();
-    // A slow machine refuses some because they waited too long: one after the other, the budget decides.
+    // A slow machine may reject some requests because they waited too long. Sent one after another, only the budget
+    // decides.
     for number in ASKED.. {
         unread.ask(number, &path, &attacker.token).await;
         if timeout(Duration::from_mins(1), unread.answered(1)).await.unwrap() == 0 {

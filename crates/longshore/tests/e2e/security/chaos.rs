@@ -1,9 +1,10 @@
-//! A chaos run over the kinds that tenants and nodes write and the platform reconciles: releases, Helm records, accounts,
-//! workspaces, pools, nodes, Leases and certificate requests.
+//! A chaos run over the kinds that tenants and nodes write and the platform reconciles: releases, Helm records,
+//! accounts, workspaces, pools, nodes, Leases and certificate requests.
 //!
-//! A valid object of each kind has a few fields set to extreme values; Helm records are damaged in each of their layers.
-//! After each batch another tenant's release must become active and another tenant's Deployment must roll out, nothing may have
-//! panicked, and the memory of the server is bounded. Objects of every kind are stored. `CHAOS_SEED` selects the run.
+//! A valid object of each kind has a few fields set to extreme values; Helm records are damaged in each of their
+//! layers. After each batch another tenant's release must become active and another tenant's Deployment must roll
+//! out, nothing may have panicked, and the memory of the server is bounded. At least one object of every kind must be
+//! stored. `CHAOS_SEED` selects the run.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -26,15 +27,15 @@ use crate::request::{get, with};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
-/// The canaries come on top.
+/// Time for attacks, without the canary checks.
 const ATTACK_FOR: Duration = Duration::from_secs(15);
 const BATCH: usize = 60;
-/// At a kind of which nothing was stored.
+/// Further attempts for kinds of which nothing was stored.
 const FURTHER_ATTEMPTS: usize = 40;
-/// Of the whole server, in a build without optimisation.
+/// Memory of the whole server in a debug build.
 const MAX_MEMORY: u64 = 768 << 20;
 
-/// Xorshift: the run is reproduced by its seed.
+/// Xorshift generator: a seed reproduces the run.
 struct Rng(u64);
 
 impl Rng {
@@ -54,7 +55,7 @@ impl Rng {
     }
 }
 
-/// An extreme value, mostly of the type that is there.
+/// An extreme value, mostly of the same type.
 fn extreme(value: &Value, rng: &mut Rng) -> Value {
     let texts = [
         "",
@@ -90,7 +91,7 @@ fn extreme(value: &Value, rng: &mut Rng) -> Value {
     }
 }
 
-/// Sets something in `value` to an extreme value; names and kinds of the object stay.
+/// Sets a random field of `value` to an extreme value; names and kinds of the object stay.
 fn mutate(value: &mut Value, rng: &mut Rng) {
     let children: Vec<String> = match &*value {
         Value::Object(fields) => fields.keys().cloned().collect(),
@@ -169,7 +170,7 @@ struct Target {
     form: Form,
 }
 
-/// What a client may write of an object that it has read.
+/// Removes server-set metadata from an object that was read, so that it can be created.
 fn template(mut object: Value) -> Value {
     let labels = object["metadata"]["labels"].clone();
     object["metadata"] = json!({"labels": labels});
@@ -180,7 +181,7 @@ struct Run {
     rng: Rng,
     targets: Vec<Target>,
     record: Vec<u8>,
-    /// Stored objects by target.
+    /// Number of stored objects by target index.
     accepted: BTreeMap<usize, usize>,
 }
 
@@ -236,7 +237,8 @@ impl Run {
     }
 }
 
-/// A valid object of the target with some fields set to extreme values. Name, kind and what must agree with the name stay.
+/// A valid object of the target with some fields set to extreme values. Its name, its kind and fields that must match
+/// the name stay.
 fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> Value {
     let mut object = target.valid.clone();
     let metadata = std::mem::take(&mut object["metadata"]);
@@ -264,7 +266,7 @@ fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> 
         object["metadata"]["labels"]["name"] = release.into();
     }
     if kind == "HelmRelease" && object["spec"].is_object() {
-        // A validation rule of the definition compares the two.
+        // A validation rule of the CRD requires them to be equal.
         object["spec"]["name"] = name.into();
     }
     object
@@ -292,7 +294,8 @@ async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, 
     assert_eq!(with(good, Method::DELETE, &path, JSON, "").await.code, 200, "CHAOS_SEED={seed}");
 }
 
-/// Another tenant's release becomes active, another tenant's Deployment rolls out, and the server is whole.
+/// Another tenant's release becomes active, another tenant's Deployment rolls out, the server is ready, and nothing
+/// panicked.
 async fn canary(
     server: &Server,
     good: &Person,
@@ -338,7 +341,7 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     let own = "/apis/longshore.dev/v1alpha1";
     let namespace = &attacker.id;
     let users = "/apis/user.openyurt.io/v1alpha1/users";
-    // The first of a collection, or the object itself.
+    // The first item of a collection, or the object itself.
     let read = async |path: String| {
         let mut found = get(&admin, &path).await.json();
         let (api_version, kind) = (found["apiVersion"].clone(), found["kind"].clone());
@@ -377,7 +380,7 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
         "spec": {"request": STANDARD.encode(pem), "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
             "usages": ["digital signature", "client auth"], "expirationSeconds": 600, "username": "a", "groups": ["a"]},
     });
-    // As a tenant writes it: without a request, the release is the tenant's own.
+    // As a tenant writes it in Kubernetes, without a `HelmRequest`.
     let release = json!({
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {},
         "spec": {
@@ -424,7 +427,7 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
             canary(&server, &good, &kube, &kept, number, seed).await;
         }
     }
-    // A slow machine has had few attempts.
+    // A slow machine may have made too few attempts.
     for attempt in number..number + FURTHER_ATTEMPTS * run.targets.len() {
         if !run.accepted.contains_key(&(attempt % run.targets.len())) {
             run.attack(attempt).await;

@@ -1,5 +1,5 @@
-//! Small charts and patches that need gigabytes or hours. Each fails with a message that names its limit; the server and other
-//! tenants go on.
+//! Small charts and patches that would need gigabytes or hours. Each fails with a message that names its limit, and
+//! other tenants are served.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::releases::charts::{GREETING, asked, at, keep, until_state};
 use crate::request::{get, with};
 use crate::target::Cluster;
 
-/// The most that the server may grow to, in a build without optimisations.
+/// Peak memory of the server in a debug build.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// A chart of these files, as names and texts.
+/// Files of a chart as (name, content).
 pub type Files = Vec<(&'static str, String)>;
 
 const SUB: (&str, &str) = ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n");
@@ -24,7 +24,7 @@ fn chart_yaml(dependencies: &str) -> (&'static str, String) {
     ("Chart.yaml", format!("apiVersion: v2\nname: evil\nversion: 1.0.0\n{dependencies}"))
 }
 
-/// One table of 20,000 keys, imported to 3,000 places.
+/// One table of 20,000 keys, imported under 3,000 parents.
 pub fn imports() -> Files {
     let imports: Vec<_> = (0..3_000).map(|n| format!("{{child: x, parent: p{n}}}")).collect();
     let table = (0..20_000).fold("x:\n".to_owned(), |mut table, n| {
@@ -49,7 +49,7 @@ pub fn aliases() -> Files {
     vec![chart_yaml(&dependencies), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
 }
 
-/// 30,000 values that are none of 10,000 choices, which each failure repeats.
+/// 30,000 values, none of which is among the schema's 10,000 choices. Each validation error repeats the choices.
 pub fn choices() -> Files {
     let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
     let schema = format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","));
@@ -57,7 +57,7 @@ pub fn choices() -> Files {
     vec![chart_yaml(""), ("values.schema.json", schema), ("values.yaml", values)]
 }
 
-/// A text of 8 MB, which patches of the release copy again and again.
+/// A text of 8 MB, which patches of the release copy repeatedly.
 fn long_text() -> Files {
     let template =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata: {text: {{ repeat 8000000 \"x\" }}}\n";
@@ -99,7 +99,7 @@ async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
         let made = with(&kube, Method::POST, &releases, "application/json", release.to_string()).await;
         assert_eq!(made.code, 201, "{}", made.text);
     }
-    // Another tenant is served meanwhile.
+    // Another tenant is served during the attack.
     let body = asked(&victim.id, "web", &good, &json!({"greeting": "hello"}));
     assert_eq!(victim.call(Method::POST, "releases", Some(&body)).await.code, 201);
     until_state(&server, &victim.token, &at(&victim.id, "web"), "active").await;

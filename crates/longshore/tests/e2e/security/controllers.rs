@@ -22,8 +22,8 @@ async fn create(client: &kube::Client, path: &str, object: &Value) -> Answer {
     with(client, Method::POST, path, JSON, object.to_string()).await
 }
 
-/// Numbers, lengths and times at the ends of what Kubernetes admits. An object that is refused is no danger; one that is stored must not
-/// stop a controller.
+/// Numbers, lengths and times at the limits of what Kubernetes admits. A rejected object is harmless; a stored one
+/// must not stop a controller.
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_controller() {
     let (cluster, server) = Cluster::with_platform().await;
@@ -33,8 +33,8 @@ async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_contro
     let package = keep(&server, &attacker, namespace, GREETING).await;
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
-    // The Lease of an operation on the release `web`, as if it had changed hands as often as a number can say.
-    // The second time is later than the embedded cluster can represent, which refuses it.
+    // The operation Lease of the release `web`, with the largest number of transitions. The second time is later than
+    // the embedded cluster can represent, so it is rejected.
     let times = [("helm-web", "9999-12-30T21:59:59.999999Z"), ("helm-late", "9999-12-31T23:59:59.999999Z")];
     for (name, time) in times {
         let lease = json!({
@@ -61,7 +61,7 @@ async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_contro
     let made = attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
     until_state(&server, &attacker.token, &at(namespace, "web"), "active").await;
-    // The controllers of accounts and of releases serve others.
+    // The controllers of accounts and releases still serve other tenants.
     let other = Person::register(&server, &cluster).await;
     let package = keep(&server, &other, &other.id, GREETING).await;
     let body = asked(&other.id, "web", &package, &json!({"greeting": "hello"}));

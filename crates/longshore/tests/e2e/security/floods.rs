@@ -1,6 +1,7 @@
 //! Known attacks on HTTP/2 and HTTP/1 against the platform's port, frame by frame, without credentials.
 //!
-//! Both ports of the server accept connections by the same code; its own tests (`kube_embedded::http::accept`) have more attacks.
+//! Both ports of the server accept connections with the same code. The unit tests of `kube_embedded::http::accept`
+//! cover more attacks.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -31,8 +32,8 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Sends the pieces until the server ends the connection or takes nothing for some seconds; what it answered. A client that
-/// does not read has a small buffer, so that answers stay with the server.
+/// Sends the frames until the server closes the connection or accepts no bytes for some seconds. Returns the
+/// response. A client that does not read has a small receive buffer, so that responses stay in the server.
 async fn send(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: bool) -> Vec<u8> {
     let socket = TcpSocket::new_v4().unwrap();
     if !reads {
@@ -42,7 +43,7 @@ async fn send(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: 
     let read = tokio::spawn(async move {
         let mut answer = Vec::new();
         if reads {
-            let _ = timeout(Duration::from_secs(10), reader.read_to_end(&mut answer)).await; // a reset ends it as well
+            let _ = timeout(Duration::from_secs(10), reader.read_to_end(&mut answer)).await; // or reset
         } else {
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
@@ -70,7 +71,7 @@ async fn client_without_credentials_floods_the_platforms_port_and_others_are_ser
         [request, frame(RST_STREAM, 0, id, &8_u32.to_be_bytes())].concat()
     };
     let resets: Vec<_> = ids(50_000).map(reset).collect();
-    // An entry of the dynamic table with 4,000 bytes, then 16,000 references to it: 64 MB a request.
+    // An entry of the dynamic table with 4,000 bytes, then 16,000 references to it: 64 MB per request.
     let entry = [b"\x40\x01x\x7f\xa1\x1e".to_vec(), vec![b'v'; 4_000]].concat();
     let bomb = |id| {
         let fields = if id == 1 { entry.clone() } else { vec![0xbe; 16_000] };
@@ -113,6 +114,6 @@ async fn client_without_credentials_floods_the_platforms_port_and_others_are_ser
     }
     let (_, peak) = server.memory();
     assert!(peak < before + (128 << 20), "memory grew from {} to {} MiB", before >> 20, peak >> 20);
-    // What each connection said while it was ended is no reason to restart.
+    // Errors of single connections must not make the server unready.
     assert_eq!(get(&client, "/readyz").await.code, 200);
 }

@@ -1,8 +1,9 @@
-//! Four hostile tenants at once beside a good one: one stores as much as it can, one has hundreds of broken releases, one uploads
-//! packages and lets indexes be fetched, and one sends costly requests and does not read answers.
+//! Four hostile tenants at the same time as a good one: one stores as much as it can, one has hundreds of broken
+//! releases, one uploads packages and triggers index fetches, and one sends costly requests and does not read
+//! responses.
 //!
-//! The good tenant reads an object, writes one, and installs small releases, before the attack and during it. The attack takes
-//! 20 s in the suite; `LONGSHORE_ATTACK_SECONDS=120` says how long otherwise.
+//! The good tenant reads and writes an object and installs small releases, before and during the attack. The attack
+//! takes 20 s; `LONGSHORE_ATTACK_SECONDS=120` changes the duration.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,18 +30,19 @@ mod attacks;
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
-/// The baseline is measured for as long.
+/// Duration of the baseline measurement.
 const BASELINE: Duration = Duration::from_secs(8);
 
-/// Latencies up to these are accepted even if the baseline is less than half of them. A release build is held to the goals
-/// themselves. In a debug build the attackers share two processors with the server and other tests, and everything takes some
-/// twenty times as long; reads that wait for the attackers' work take longer than this nevertheless.
+/// Latencies up to these floors are accepted even if they exceed twice the baseline. A release build must meet the
+/// goals themselves. In a debug build the attackers share two processors with the server and other tests, and
+/// everything takes about twenty times as long. Reads that queue behind the attackers' work still exceed these
+/// floors.
 const READ_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 20 });
 const INSTALL_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 1_000 });
 const HEALTH_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
 const MAX_MEMORY: u64 = 1 << 30;
 
-/// A configuration for the Kubernetes port, with a bearer token or without credentials.
+/// Client configuration for the Kubernetes port, with a bearer token or anonymous.
 async fn kube_config(server: &Server, token: Option<&str>) -> kube::Config {
     let mut kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
     let name = &kubeconfig.auth_infos[0].name;
@@ -61,7 +63,8 @@ fn platform_config(server: &Server) -> kube::Config {
     config
 }
 
-/// Runs on a thread and a runtime of its own, so that what it measures does not wait for the attackers' turn in this process.
+/// Runs on a thread and runtime of its own, so that measurements are not delayed by the attackers' tasks in this
+/// process.
 pub fn on_own_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> T + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
@@ -76,12 +79,12 @@ fn p99(took: &mut [Duration]) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// The good tenant's writes that were acknowledged.
+/// Acknowledged writes of the good tenant.
 #[derive(Default)]
 struct Ledger {
-    /// The last number written to the ConfigMap `canary`.
+    /// Last number written to the ConfigMap `canary`.
     number: u64,
-    /// Releases that were active and were not deleted since.
+    /// Releases that became active and were not deleted since.
     active: BTreeSet<String>,
     installed: usize,
 }
@@ -96,13 +99,13 @@ struct Good {
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// The 99th percentiles of a measurement, and how many there were.
+/// 99th percentiles of a measurement, with the number of samples.
 struct Measured {
     read: Duration,
     reads: usize,
     install: Duration,
     installs: usize,
-    /// The slowest answer of a health route.
+    /// Slowest response of a health route.
     health: Duration,
 }
 
@@ -121,7 +124,7 @@ impl Good {
         format!("/api/v1/namespaces/{}/configmaps/canary", self.namespace)
     }
 
-    /// Reads an object again and again, and changes it now and then. Every request must succeed.
+    /// Reads an object repeatedly and sometimes changes it. Every request must succeed.
     async fn reads(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
         let client = kube::Client::try_from(config).unwrap();
         let mut took = Vec::new();
@@ -142,7 +145,7 @@ impl Good {
         took
     }
 
-    /// Installs one small release after the other; the newest four stay.
+    /// Installs small releases one after another and keeps the newest four.
     async fn installs(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
         let client = kube::Client::try_from(config).unwrap();
         let mut took = Vec::new();
@@ -182,7 +185,7 @@ impl Good {
         took
     }
 
-    /// Works for so long, beside probes of the health routes.
+    /// Reads and installs for `duration` while probing the health routes.
     async fn measure(&self, server: &Server, duration: Duration) -> Measured {
         let end = Instant::now() + duration;
         let (kube, platform) = (kube_config(server, Some(&self.kube_token)).await, platform_config(server));
@@ -202,7 +205,7 @@ impl Good {
         }
     }
 
-    /// Changes the object as fast as it can until the server is gone.
+    /// Writes the object as fast as possible until the server is gone.
     async fn writes(self, client: kube::Client) {
         loop {
             let number = self.ledger.lock().unwrap().number + 1;
@@ -217,7 +220,7 @@ impl Good {
         }
     }
 
-    /// Every write that was acknowledged before a kill is there.
+    /// Asserts that every write acknowledged before a kill is stored.
     async fn assert_nothing_lost(&self, server: &Server) {
         let kube = kube::Client::try_from(kube_config(server, Some(&self.kube_token)).await).unwrap();
         let found = get(&kube, &self.canary()).await.json();
@@ -226,7 +229,7 @@ impl Good {
             let ledger = self.ledger.lock().unwrap();
             (ledger.number, ledger.active.clone())
         };
-        // One more may have been written without an answer.
+        // One more write may have been stored without a response.
         assert!((number..=number + 1).contains(&found), "{found} is stored, {number} was acknowledged");
         for name in active {
             let answer =
@@ -239,7 +242,7 @@ impl Good {
     }
 }
 
-/// Probes both health routes of both ports; returns the slowest answer. Each must be 200.
+/// Probes both health routes on both ports. Each must return 200. Returns the slowest response.
 async fn probe(ports: [kube::Config; 2], end: Instant) -> Duration {
     let clients = ports.map(|config| kube::Client::try_from(config).unwrap());
     let mut slowest = Duration::ZERO;
@@ -262,11 +265,11 @@ struct Arena {
     cluster: Cluster,
     repository: String,
     good: Good,
-    /// Their namespaces, and their tokens for the platform's port and for the Kubernetes port.
+    /// Per hostile tenant: namespace, token for the platform's port, token for the Kubernetes port.
     hostile: Vec<(String, String, String)>,
     /// Packages of broken charts.
     broken: Vec<String>,
-    /// An archive that is small and unpacks to much.
+    /// A small archive that unpacks to a large size.
     archive: Vec<u8>,
     bodies: Bodies,
     stored: Stored,
@@ -295,7 +298,7 @@ fn start(data: &Path) -> Server {
 }
 
 impl Arena {
-    /// Registers everybody and measures how fast the server is without an attack.
+    /// Registers all tenants and measures the baseline.
     async fn prepare() -> (Self, Server) {
         raise_open_files();
         let cluster = Cluster::start();
@@ -329,7 +332,7 @@ impl Arena {
         (arena, server)
     }
 
-    /// Starts the four attacks, which end after this time or with the returned set.
+    /// Starts the four attacks, which end after `duration` or when the returned set is dropped.
     async fn attack(&self, server: &Server, duration: Duration, phase: usize) -> JoinSet<()> {
         let until = Instant::now() + duration;
         let mut attackers = Vec::new();
@@ -346,7 +349,7 @@ impl Arena {
         attacks
     }
 
-    /// The good tenant is served, and the server stays within its memory.
+    /// Asserts latency limits of the good tenant and the memory limit of the server.
     fn judge(&self, server: &Server, during: &Measured) -> String {
         let (now, peak) = server.memory();
         let measured = format!(
@@ -361,7 +364,7 @@ impl Arena {
         assert!(during.install <= install.max(INSTALL_FLOOR), "{measured}");
         assert!(during.health <= HEALTH_LIMIT, "{measured}");
         assert!(peak < MAX_MEMORY, "{measured}");
-        // Each attack took place.
+        // Each attack really took place.
         let any = [200, 201, 400, 403, 409, 413, 422, 429, 500, 504];
         for (attack, least) in [
             ("store", 5),
@@ -378,7 +381,7 @@ impl Arena {
         measured
     }
 
-    /// Everything is green without a restart, and every controller works.
+    /// Asserts that the server is healthy without a restart and every controller works.
     async fn recovers(&self, server: &Server) {
         let platform = server.platform();
         let kube = server.client().await;
@@ -409,7 +412,7 @@ impl Arena {
     }
 }
 
-/// How long the attack takes.
+/// Duration of the attack.
 fn attack_time() -> Duration {
     let seconds = std::env::var("LONGSHORE_ATTACK_SECONDS");
     Duration::from_secs(seconds.map_or(20, |seconds| seconds.parse().unwrap()))
@@ -436,7 +439,7 @@ async fn server_killed_under_hostile_tenants_loses_nothing_and_serves_a_good_one
     }
     let (arena, server) = Arena::prepare().await;
     let half = attack_time() / 2;
-    // The attack would go on: the kill ends it.
+    // The attack is longer than the test needs: the kill ends it.
     let mut attacks = arena.attack(&server, half * 2, 0).await;
     arena.good.measure(&server, half).await;
     let config = kube_config(&server, Some(&arena.good.kube_token)).await;

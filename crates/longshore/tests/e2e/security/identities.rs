@@ -1,8 +1,13 @@
-//! Attempts to gain the rights of whoever touched a release.
+//! Attempts to gain the rights of a user who changed a release.
 //!
-//! Modules: the people and the forgery that all of them need ([`scene`]), forged and foreign Helm records ([`records`]), charts with
-//! objects outside the workspace ([`charts`]), scoped tokens ([`tokens`]), masked values ([`masking`]), and rights that an administrator
-//! used once ([`administrator`]).
+//! Modules:
+//!
+//! - [`scene`]: the users, and helpers to forge records
+//! - [`records`]: forged Helm records
+//! - [`charts`]: charts with objects outside the workspace
+//! - [`tokens`]: scoped tokens
+//! - [`masking`]: masked values
+//! - [`administrator`]: rights that an administrator used once
 
 pub mod scene;
 

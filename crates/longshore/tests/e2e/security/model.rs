@@ -1,8 +1,8 @@
-//! Model test of identities over the whole program: tenants create, share, remove and recreate accounts, workspaces, repositories,
-//! releases and nodes, and the server is killed (`SIGKILL`) while it removes them.
+//! Model test of identities on the whole program: tenants create, share, remove and recreate accounts, workspaces,
+//! repositories, releases and nodes, and the server is killed with `SIGKILL` during removals.
 //!
-//! After each removal no object carries an id or a UID that was removed, no credential of it is accepted, and no other tenant
-//! reaches or takes what it was. `MODEL_SEED` selects the run; the moments of the kills are those of the machine.
+//! After each removal no object carries a removed id or UID, no credential of it is accepted, and no other tenant
+//! reaches or takes over what it had. `MODEL_SEED` selects the run, except for the timing of the kills.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,12 +29,12 @@ use crate::target::{Cluster, Target, target};
 
 const TENANTS: usize = 3;
 const KILLS: usize = 8;
-/// Enough of them where the machine is slow.
+/// Minimum number of kills on a slow machine.
 const MIN_KILLS: usize = 4;
 const ATTACK_FOR: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// Xorshift.
+/// Xorshift generator.
 struct Rng(u64);
 
 impl Rng {
@@ -48,24 +48,24 @@ impl Rng {
 
 struct Tenant {
     person: Person,
-    /// A token of the ServiceAccount, of a kubeconfig.
+    /// A ServiceAccount token from a kubeconfig.
     kube_token: String,
 }
 
-/// A shared workspace and the tenants who administrate it.
+/// A shared workspace and the indexes of its administrators.
 struct Shared {
     name: String,
     admins: BTreeSet<usize>,
 }
 
-/// What was removed: nothing has it any more.
+/// Traces of removed objects, which must not be found again.
 #[derive(Default)]
 struct Former {
     /// Ids and UIDs.
     traces: Vec<String>,
     tokens: Vec<String>,
     kube_tokens: Vec<String>,
-    /// Workspaces, whose first namespaces have their names.
+    /// Workspace names. The first namespace of a workspace has the same name.
     workspaces: Vec<String>,
 }
 
@@ -107,7 +107,7 @@ impl Run {
         self.tenants[tenant].as_ref().unwrap()
     }
 
-    /// The cluster's address and authority, as they are now.
+    /// Current address and CA of the cluster.
     fn kubeconfig(&self) -> Kubeconfig {
         match target() {
             Target::Embedded => Kubeconfig::from_yaml(&self.server().kubeconfig()).unwrap(),
@@ -115,7 +115,7 @@ impl Run {
         }
     }
 
-    /// A client with these credentials of Kubernetes.
+    /// A client with these Kubernetes credentials.
     async fn kube(&self, user: &Value) -> kube::Client {
         let kubeconfig = self.kubeconfig();
         let cluster = kubeconfig.clusters[0].cluster.as_ref().unwrap();
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// `kill -9`, and another server on what it left.
+    /// `kill -9`, then starts another server on the same data.
     async fn kill(&mut self) {
         tokio::time::sleep(Duration::from_millis(self.rng.below(400) as u64)).await;
         self.server.take().unwrap().kill();
@@ -152,7 +152,8 @@ impl Run {
         self.tenants[tenant] = Some(Tenant { person, kube_token });
     }
 
-    /// A workspace with a repository and its credentials, a token, an invitation and a release; another tenant administrates it, too.
+    /// A workspace with a repository and credentials, a token, an invitation and a release. A second tenant
+    /// administers it, too.
     async fn create_workspace(&mut self, tenant: usize, other: usize) {
         let (name, waits) = (format!("m{}", unused_phone()), self.rng.below(2) == 0);
         let (server, person) = (self.server(), &self.tenant(tenant).person);
@@ -179,7 +180,7 @@ impl Run {
         self.workspaces.push(Shared { name, admins: [tenant, other].into() });
     }
 
-    /// Removes a workspace, and kills the server while it does.
+    /// Removes a workspace and kills the server during the removal.
     async fn remove_workspace(&mut self, index: usize, kills: bool) {
         let Shared { name, admins } = self.workspaces.swap_remove(index);
         let admin = self.admin().await;
@@ -199,7 +200,7 @@ impl Run {
         self.former.workspaces.push(name);
     }
 
-    /// Removes an account, and kills the server while it does.
+    /// Removes an account and kills the server during the removal.
     async fn remove_account(&mut self, tenant: usize) {
         let alone = |shared: &Shared| shared.admins.iter().eq([&tenant]);
         while let Some(index) = self.workspaces.iter().position(alone) {
@@ -220,13 +221,13 @@ impl Run {
         is_gone(&self.admin().await, &path).await;
     }
 
-    /// What still carries an id or a UID of something removed.
+    /// Objects that still carry a removed id or UID.
     async fn leftovers(&self) -> Vec<String> {
         let admin = self.admin().await;
         let discovery = Discovery::new(admin.clone()).run().await.unwrap();
         let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
         let mut found = Vec::new();
-        // Events expire by themselves.
+        // Events expire on their own.
         for (kind, found_kind) in kinds.filter(|(kind, _)| kind.kind != "Event") {
             if !found_kind.supports_operation(verbs::LIST) {
                 continue;
@@ -243,7 +244,7 @@ impl Run {
         found
     }
 
-    /// Nothing of what was removed is there, accepted, or within reach of another.
+    /// Asserts that nothing removed exists, is accepted, or is reachable by another tenant.
     async fn check(&self, seed: u64) {
         let mut last = Vec::new();
         let began = Instant::now();
@@ -282,7 +283,7 @@ impl Run {
         }
     }
 
-    /// A tenant does not reach personal namespaces of others and workspaces of which it is no member.
+    /// A tenant does not reach other users' personal namespaces or workspaces of which it is no member.
     async fn check_others(&self, seed: u64, person: &Person, own: &kube::Client) {
         let is_self =
             |tenant: &Option<Tenant>| tenant.as_ref().is_some_and(|other| other.person.id == person.id);
@@ -298,7 +299,7 @@ impl Run {
         }
     }
 
-    /// The name of a removed workspace is not another's for the taking.
+    /// Another user cannot take the name of a removed workspace.
     async fn check_names(&self, seed: u64) {
         let stranger = Person::register(self.server(), &self.cluster).await;
         for name in &self.former.workspaces {
@@ -316,12 +317,12 @@ async fn is_gone(admin: &kube::Client, path: &str) {
     until("it is gone", async || (get(admin, path).await.code == 404).then_some(())).await;
 }
 
-/// An object as text with decoded Secrets, but what may name a former identity (docs/security.md).
+/// An object as text with decoded Secrets, without fields that may name a former identity (docs/security.md).
 fn searchable(kind: &str, name: &str, mut object: Value) -> String {
     match kind {
         // The registry of retired names refers to the workspace that had the name.
         "ConfigMap" if name.starts_with("retired-") => drop(object["data"]["workspaceUID"].take()),
-        // Who changed it last: a release cannot act as a removed account.
+        // The user who changed it last: a release cannot act as a removed account.
         "HelmRequest" => drop(object["spec"]["runAs"].take()),
         "HelmRelease" => drop(object["spec"]["username"].take()),
         _ => {}
@@ -358,7 +359,7 @@ async fn removed_identities_are_usable_by_no_other_tenant_whenever_the_server_is
             }
         }
         run.create_workspace(tenant, other).await;
-        // Each sort of removal in turn: the seed decides whose.
+        // Each kind of removal in turn; the seed selects the object.
         match kill % 4 {
             0 | 2 => run.remove_workspace(run.workspaces.len() - 1, true).await,
             1 => run.remove_account(tenant).await,
@@ -371,7 +372,7 @@ async fn removed_identities_are_usable_by_no_other_tenant_whenever_the_server_is
                 assert_eq!(with(&admin, Method::DELETE, &path, JSON, "").await.code, 200);
                 run.kill().await;
                 is_gone(&run.admin().await, &path).await;
-                // On other clusters the lifetime of the certificate is the bound.
+                // On other clusters access ends with the certificate's lifetime.
                 if matches!(target(), Target::Embedded) {
                     let own = run.kube(&certificate).await;
                     let answer = get(&own, &format!("/api/v1/nodes/{node}")).await;

@@ -38,7 +38,7 @@ impl Scene {
         until_state(&self.server, &self.victim.token, &at(namespace, "db"), "active").await;
     }
 
-    /// Everything that the platform keeps for the workspace or for one of its namespaces, by kind and name.
+    /// Objects that the platform stores for the workspace or one of its namespaces, by kind and name.
     async fn leftovers(&self, namespace: Option<&str>) -> Vec<String> {
         let client = self.cluster.client().await;
         let items = async |path: &str| {
@@ -88,7 +88,7 @@ impl Scene {
     }
 }
 
-/// Whether a base64 value of this JSON text decodes to text with `wanted` in it.
+/// Whether a base64 value in this JSON text decodes to text that contains `wanted`.
 fn base64_contains(json: &str, wanted: &str) -> bool {
     use base64::Engine as _;
     let decoded = |word: &str| base64::engine::general_purpose::STANDARD.decode(word).unwrap_or_default();
@@ -111,7 +111,7 @@ async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
     assert_eq!(scene.leftovers(None).await, Vec::<String>::new());
     let tokens = victim.get("tokens").await;
     assert!(!tokens.to_string().contains(workspace.as_str()), "{tokens}");
-    // The name is refused to another, whatever still refers to it.
+    // Another user cannot take the name, also if other objects still refer to it.
     let binding = format!("e2e-{workspace}");
     cluster.removes(format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{binding}"));
     let bound = json!({
@@ -133,13 +133,13 @@ async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
     assert_eq!(refused.code, 409, "{}", refused.text);
     let refused = scene.create(attacker, &json!({"name": workspace, "reissue": true})).await;
     assert_eq!(refused.code, 403, "{}", refused.text);
-    // Its owner gets it again, empty.
+    // The former owner can use the name again and gets an empty workspace.
     victim.workspace(cluster, workspace).await;
     assert_eq!(scene.leftovers(None).await, Vec::<String>::new());
     let release = victim.call(Method::GET, &at(workspace, "db"), None).await;
     assert_eq!(release.code, 404, "{}", release.text);
     scene.remove_workspace().await;
-    // An administrator is shown what refers to it, and confirms.
+    // An administrator is shown the references and confirms.
     let administrator = Person::administrator(&scene.server, cluster).await;
     let shown = scene.create(&administrator, &json!({"name": workspace})).await;
     assert_eq!(shown.code, 409, "{}", shown.text);

@@ -1,5 +1,5 @@
-//! Attempts by a tenant's node: it holds a certificate that the platform granted through the join flow, and talks to Kubernetes directly
-//! instead of running a kubelet.
+//! Attacks by a tenant's node. It holds a certificate from the join flow and talks to Kubernetes directly instead of
+//! running a kubelet.
 
 mod credentials;
 mod placement;
@@ -22,7 +22,7 @@ use crate::program::Server;
 use crate::target::Cluster;
 
 const TENANT: &str = "openyurt/tenant";
-/// Seconds.
+/// A day in seconds.
 const DAY: i32 = 86_400;
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -36,7 +36,7 @@ pub(super) fn kubelet_request(node: &str) -> (String, String) {
     (params.serialize_request(&key).unwrap().pem().unwrap(), key.serialize_pem())
 }
 
-/// A kubelet's request for the certificate of a node, and its key in PEM. Real kubelets ask for no lifetime.
+/// A kubelet's CSR for a node certificate, and its key in PEM. Real kubelets request no lifetime.
 pub(super) fn kubelet_csr(
     name: &str,
     node: &str,
@@ -49,7 +49,8 @@ pub(super) fn kubelet_csr(
     (serde_json::from_value(csr).unwrap(), key)
 }
 
-/// Requests a kubelet's certificate with a join token. Returns the decision (`Approved Joined`), and key and certificate if approved.
+/// Requests a kubelet's certificate with a join token. Returns the decision (`Approved Joined`), and key and
+/// certificate if approved.
 pub(super) async fn request_certificate(
     cluster: &Cluster,
     script: &Script,
@@ -62,7 +63,7 @@ pub(super) async fn request_certificate(
     cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
     cluster.removes(format!("/api/v1/nodes/{node}"));
     let csrs: Api<CertificateSigningRequest> = Api::all(joiner);
-    // A real API server learns of a new join token from a watch, so that the first attempts may be answered by 401.
+    // A real API server observes a new join token through a watch, so the first attempts may return 401.
     until("the API server accepts the join token", async || {
         match csrs.create(&PostParams::default(), &csr).await {
             Ok(created) => Some(created),
@@ -93,7 +94,7 @@ fn certificate_authority(cluster: &Cluster) -> String {
     kubeconfig.clusters[0].cluster.as_ref().unwrap().certificate_authority_data.clone().unwrap()
 }
 
-/// What a kubelet reports of a node that is ready.
+/// Status that a kubelet reports for a ready node.
 pub(super) fn ready_status() -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({"status": {
@@ -134,7 +135,7 @@ impl Attacker {
         Api::all(self.admin.clone())
     }
 
-    /// The Node that a kubelet registers without knowledge of taints.
+    /// The Node as a kubelet without knowledge of the taints registers it.
     fn untainted(&self) -> Node {
         serde_json::from_value(json!({"metadata": {"name": self.name}, "spec": {"taints": []}})).unwrap()
     }
@@ -152,7 +153,7 @@ impl Attacker {
             .unwrap();
     }
 
-    /// A static pod of this node, as a kubelet mirrors it.
+    /// Creates a mirror pod of a static pod of this node, as a kubelet does.
     async fn mirror(&self, namespace: &str, pod: &str, labels: Value) -> Result<Pod, kube::Error> {
         let uid = self.nodes().get(&self.name).await.unwrap().metadata.uid;
         let mirror = json!({
@@ -180,7 +181,7 @@ fn is_tainted(node: &Node, tenant: &str) -> bool {
     has("NoSchedule") && has("NoExecute") && label.map(String::as_str) == Some(tenant)
 }
 
-/// A policy or an authorizer refused it; returns the message.
+/// Asserts a 403 of an admission policy or authorizer. Returns the message.
 fn forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Error>) -> String {
     match result {
         Err(kube::Error::Api(status)) if status.code == 403 => status.message,
@@ -188,7 +189,7 @@ fn forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Error>) -> 
     }
 }
 
-/// A pod of nobody's workspace, as the operator's own are.
+/// A pod outside all workspaces, like those of the cluster operator.
 fn foreign_pod(name: &str, spec: &Value) -> Pod {
     let mut pod = json!({"metadata": {"name": name}, "spec": spec});
     pod["spec"]["containers"] = json!([{"name": "c", "image": "registry.invalid/x"}]);
@@ -199,7 +200,7 @@ fn foreign_pod(name: &str, spec: &Value) -> Pod {
 async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
     let (cluster, server) = Cluster::with_platform().await;
     let attacker = Attacker::join(&server, &cluster).await;
-    // The certificate is there: so is the Node, with its taint.
+    // Once the certificate is issued, the Node exists with its taint.
     assert!(is_tainted(&attacker.nodes().get(&attacker.name).await.unwrap(), &attacker.tenant));
     forbidden("an untainted Node", attacker.register(&attacker.untainted()).await);
     let mut other = attacker.untainted();
@@ -228,7 +229,7 @@ async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
         conditions.iter().any(|found| found.reason.as_deref() == Some("Unschedulable")).then_some(())
     })
     .await;
-    // Nor is one put there by hand.
+    // A pod bound to the node directly is rejected, too.
     let placed = foreign_pod("placed", &json!({"nodeName": attacker.name}));
     let refused = forbidden("a foreign pod", pods.create(&PostParams::default(), &placed).await);
     assert!(refused.contains("longshore-tenant-node-placement"), "{refused}");
@@ -255,7 +256,7 @@ async fn tenants_node_returns_untainted_after_its_node_was_deleted() {
         (node.metadata.uid != first).then_some(())
     })
     .await;
-    // The kubelet goes on with the new one.
+    // The kubelet continues with the new certificate.
     attacker.report_ready().await;
 }
 
@@ -280,7 +281,7 @@ async fn tenants_node_poses_as_cluster_dns_by_a_mirror_pod() {
         let refused = forbidden(name, attacker.mirror(namespace, name, labels).await);
         assert!(refused.contains("longshore-tenant-node"), "{namespace}/{name}: {refused}");
     }
-    // What a tenant's node does run: its tenant's static pods, and OpenYurt's proxy.
+    // A tenant's node does run its tenant's static pods and OpenYurt's proxy.
     let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
     until("the tenant's namespace is there", async || spaces.get_opt(&attacker.tenant).await.unwrap()).await;
     let own = attacker.mirror(&attacker.tenant, "mine", json!({"app": "mine"})).await;

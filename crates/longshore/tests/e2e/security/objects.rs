@@ -51,7 +51,7 @@ async fn tenant_stops_the_replicaset_controller_with_an_endless_grace_period() {
     let made = with(&client, Method::POST, &path, JSON, deployment("canary", 1, "", 1)).await;
     assert_eq!(made.code, 201, "{}", made.text);
     until_ready(&client, &format!("{path}/canary"), Some(1)).await;
-    // Pods with an endless grace period would keep the namespace of the test.
+    // Pods with an endless grace period would block the deletion of the test's namespace.
     let pods = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
     with(&client, Method::DELETE, &pods, JSON, json!({"gracePeriodSeconds": 0}).to_string()).await;
 }

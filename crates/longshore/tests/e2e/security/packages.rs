@@ -1,4 +1,4 @@
-//! Packages and repositories of charts: readers, quotas, and the memory of fetching and unpacking.
+//! Packages and chart repositories: readers, quotas, and memory while fetching and unpacking.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ use crate::releases::charts::{GREETING, asked, keep, packed};
 use crate::request::{Answer, get, send, with};
 use crate::target::{Cluster, only_on_embedded};
 
-/// Archives of charts with much in them.
+/// Chart archives of a given size.
 pub mod bytes_of_a_chart {
     use helm_chart::{File, Loader, archive};
     use helm_template::profile::Profile;
@@ -32,7 +32,7 @@ pub mod bytes_of_a_chart {
         archive::write(&chart, Profile::Helm4, 0).unwrap()
     }
 
-    /// An archive of about this size: its content does not pack.
+    /// An archive of about this size: its content is not compressible.
     pub fn large(name: &str, size: u32) -> Vec<u8> {
         let mut state = 7_u64;
         let noise = (0..size).map(|_| {
@@ -42,7 +42,7 @@ pub mod bytes_of_a_chart {
         with_file(name, noise.collect())
     }
 
-    /// An archive that unpacks to this size, and is much smaller.
+    /// A much smaller archive that unpacks to this size.
     pub fn repeated(name: &str, size: u32) -> Vec<u8> {
         with_file(name, (0..size).map(|n| (n.wrapping_mul(2_654_435_761) >> 28) as u8).collect())
     }
@@ -57,7 +57,7 @@ async fn upload(server: &Server, person: &Person, archive: Vec<u8>) -> Answer {
     send(&server.platform_without_retries(), request).await
 }
 
-/// What tenants read is a reason, and nothing of how the platform speaks to its cluster.
+/// Error messages for tenants must not contain internals of the platform's communication with the cluster.
 fn assert_no_dump(answer: &Answer) {
     for word in ["ApiError", "Status {", "serviceaccount", "HyperError", "ServiceError"] {
         assert!(!answer.text.contains(word), "{}", answer.text);
@@ -71,7 +71,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let attacker = Person::register(&server, &cluster).await;
     let package = keep(&server, &victim, &victim.id, GREETING).await;
 
-    // By its name, in a request, in a plan, and in a HelmRelease.
+    // By name: in a request, in a plan, and in a HelmRelease.
     let body = asked(&attacker.id, "stolen", &package, &json!({}));
     let refused = attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(refused.code, 404, "{}", refused.text);
@@ -100,7 +100,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     assert_eq!(status.message, format!("there is no package `{package}`"));
     assert!(status.chart.is_none());
 
-    // The quota of one workspace ends, and that of another does not.
+    // The quota of one workspace is exhausted, that of another is not.
     let mut uploads = Vec::new();
     for n in 0..5 {
         uploads.push(upload(&server, &attacker, large(&format!("filler-{n}"), 8_000_000 + n)).await);
@@ -118,7 +118,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let answer = upload(&server, &victim, large("own", 8_000_000)).await;
     assert_eq!(answer.code, 200, "{}", answer.text);
 
-    // Who has the same bytes becomes a reader.
+    // A tenant who uploads the same bytes becomes a reader.
     assert_eq!(keep(&server, &attacker, &attacker.id, GREETING).await, package);
     let path = format!("releases/host/{}/own/plan", attacker.id);
     let allowed = attacker.call(Method::POST, &path, Some(&plan)).await;
@@ -130,7 +130,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     }
 }
 
-/// An index of many megabytes, packed. A dense one takes many times its size once it is parsed.
+/// A gzip-compressed index of many megabytes. A dense one takes many times its size once parsed.
 pub fn index(dense: bool) -> Vec<u8> {
     let text = if dense {
         let numbers = "0,".repeat((2 << 20) - 1024);
@@ -152,7 +152,7 @@ pub fn index(dense: bool) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Serves these indexes on loopback, the second below `/dense`, until the test ends.
+/// Serves these indexes on loopback until the test ends; the second one below `/dense`.
 pub fn serve(plain: Vec<u8>, dense: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -171,7 +171,7 @@ pub fn serve(plain: Vec<u8>, dense: Vec<u8>) -> String {
                     "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                     body.len()
                 );
-                // The server may have given up.
+                // Errors are ignored: the server may have closed the connection.
                 let _ = stream.write_all(answer.as_bytes()).and_then(|()| stream.write_all(&body));
             });
         }
@@ -202,7 +202,7 @@ async fn tenant_exhausts_memory_by_indexes_and_uploads() {
         async move { call(&client, Some(token), Method::POST, "repos", Some(&body)).await }
     });
     let uploads = (0..40).map(|_| upload(&server, &attacker, archive.clone()));
-    // The good tenant works while the attack goes on.
+    // The good tenant uploads during the attack.
     let during = upload(&server, &good, packed(GREETING));
     let (repos, uploads, during) = futures::join!(join_all(repos), join_all(uploads), during);
     let (_, peak) = server.memory();

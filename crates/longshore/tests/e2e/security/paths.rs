@@ -15,13 +15,14 @@ use crate::request::{Answer, get, with};
 use crate::target::Cluster;
 
 const JSON: &str = "application/json";
-/// Hostile tenants, and the releases of each: within the quota of Secrets and Jobs, and together three times the 64 active slots of
-/// the release controller (`RELEASE_SLOTS`). Releases that hang move to the slow slots after ten seconds, so that new ones begin.
+/// Number of hostile tenants, and of releases per tenant. They fit into the quota of Secrets and Jobs, and together
+/// are three times the 64 active slots of the release controller (`RELEASE_SLOTS`). Releases that hang move to the
+/// slow slots after ten seconds, so that new ones begin.
 const HOSTILE: usize = 5;
 const HANGING: usize = 40;
 /// A tenant's share of the active slots.
 const SHARE: usize = 8;
-/// The timeout of the hanging releases is an hour; an installation takes seconds on a busy machine.
+/// Limit for an installation on a busy machine. The hanging releases have a timeout of an hour.
 const SOON: Duration = Duration::from_secs(30);
 
 /// An object that never becomes ready.
@@ -80,7 +81,7 @@ async fn hostile_names_reach_no_path_of_the_cluster(cluster: &Cluster, server: &
     }
 }
 
-/// What `/metrics` says of the queue of the release controller.
+/// Length of the release controller's queue in this state, by `/metrics`.
 async fn queue(platform: &kube::Client, state: &str) -> usize {
     let metrics = get(platform, "/metrics").await.text;
     let name = format!("longshore_reconcile_queue{{controller=\"helm-release\",state=\"{state}\"}} ");
@@ -88,7 +89,7 @@ async fn queue(platform: &kube::Client, state: &str) -> usize {
     value.unwrap_or_else(|| panic!("{name} in {metrics}")).parse().unwrap()
 }
 
-/// How many of a tenant's releases have begun.
+/// Number of a tenant's releases that have started.
 async fn begun(kube: &kube::Client, namespace: &str) -> usize {
     let path = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases?limit=500");
     let all = get(kube, &path).await.json();
@@ -122,7 +123,7 @@ async fn hanging_releases_of_some_tenants_do_not_delay_another(cluster: &Cluster
     for answer in made {
         assert_eq!(answer.code, 201, "{}", answer.text);
     }
-    // Each tenant has its share of the slots, all of which hang, and more of its releases wait.
+    // Each tenant's share of the slots is in use by hanging releases, and more of its releases wait.
     for (namespace, kube, _) in &hostile {
         until("a share of the slots hangs", async || (begun(kube, namespace).await >= SHARE).then_some(()))
             .await;
@@ -137,7 +138,7 @@ async fn hanging_releases_of_some_tenants_do_not_delay_another(cluster: &Cluster
     assert_eq!(good.call(Method::POST, "releases", Some(&body)).await.code, 201);
     until_state(server, &good.token, &at(&good.id, "web"), "active").await;
     let took = began.elapsed();
-    // It did not wait for its turn behind them: some that came before it have not even begun.
+    // It did not queue behind them: some older releases have not started yet.
     let mut all = 0;
     for (namespace, kube, _) in &hostile {
         all += begun(kube, namespace).await;

@@ -1,4 +1,4 @@
-//! Faults of the disk and the process: a log that cannot be written, a store file that is gone, little memory, a stop.
+//! Faults of the disk and the process: a log that cannot be written, a missing store file, little memory, a stop.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ async fn failing_standard_error_does_not_stop_the_store() {
         for n in 0..20 {
             let made = with(&kube, Method::POST, MAPS, JSON, map(&format!("a{n}"))).await;
             assert_eq!(made.code, 201, "{}", made.text);
-            // Refusals are audited and logged.
+            // Rejected requests are audited and logged.
             let refused = with(&kube, Method::POST, MAPS, JSON, map("-")).await;
             assert_eq!(refused.code, 422, "{}", refused.text);
         }
@@ -62,7 +62,7 @@ async fn missing_store_file_refuses_to_start_an_empty_cluster() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     assert!(Server::start(&data).stop().0.success());
-    // Also where nothing of the store is left but the keys of the cluster.
+    // Then also without the other files of the store, when only the cluster's keys are left.
     for doomed in [vec!["store.redb"], vec!["store.mark", "store.reserve"]] {
         for name in doomed {
             fs::remove_file(data.join(name)).unwrap();
@@ -175,7 +175,7 @@ async fn stop_ends_the_requests_of_clients_that_follow_an_install() {
     assert!(events.read(&mut first).await.unwrap() > 0);
     let stopping = tokio::task::spawn_blocking(move || server.stop());
     let mut rest = Vec::new();
-    let _ = events.read_to_end(&mut rest).await; // a server that ends the connection is no failure
+    let _ = events.read_to_end(&mut rest).await; // a closed connection is no failure
     let (status, took) = stopping.await.unwrap();
     assert!(status.success() && took < Duration::from_secs(4), "{status} after {took:?}");
 }

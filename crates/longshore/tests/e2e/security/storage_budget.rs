@@ -1,5 +1,5 @@
-//! Storage budgets on the embedded cluster: bytes of all objects of an account's workspaces, the platform's among them, and of all
-//! tenants together.
+//! Storage budgets on the embedded cluster: bytes of all objects in an account's workspaces, including those that the
+//! platform writes, and bytes of all tenants together.
 
 use futures::StreamExt;
 use futures::stream::iter;
@@ -50,7 +50,7 @@ async fn create_config_map_in(client: &kube::Client, namespace: &str, name: &str
     with(client, Method::POST, &path, JSON, map.to_string()).await
 }
 
-/// Without retries: a client that waits after a 429 hides the refusal.
+/// Uses a client without retries: a client that waits after a 429 would hide the rejection.
 async fn create_repo(server: &Server, person: &Person, n: u32) -> Answer {
     create_repo_in(server, person, &person.id, n).await
 }
@@ -95,7 +95,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
         assert_eq!(status["details"]["causes"][0]["reason"], "StorageBudgetExceeded");
     }
 
-    // The platform stores nothing for the workspace either, and says why.
+    // The platform stores nothing more for the workspace either, and returns the reason.
     let mut full = None;
     for n in 0..120 {
         let answer = create_repo(&server, &attacker, n).await;
@@ -111,7 +111,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     println!("the peak is {} MiB", peak >> 20);
     assert!(peak < 800 << 20, "{} MiB", peak >> 20);
 
-    // Another tenant is not concerned.
+    // Another tenant is not affected.
     let answer = create_config_map(&other, &good, "mine", 500_000).await;
     assert_eq!(answer.code, 201, "{}", answer.text);
     assert_eq!(create_repo(&server, &good, 0).await.code, 201);
@@ -121,7 +121,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     assert!(refusals > 287, "{refusals}");
     assert!(!metrics.contains(&format!("\"{}\"", attacker.id)), "metrics name a tenant");
 
-    // What is deleted can be used again.
+    // Space of deleted objects can be used again.
     let removed = with(&kube, Method::DELETE, &path, JSON, "").await;
     assert_eq!(removed.code, 200, "{}", removed.text);
     until("there is room again", async || {
@@ -132,7 +132,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     assert_eq!(made.code, 201, "{}", made.text);
 }
 
-/// The message of a refusal by a storage budget.
+/// Message of a rejection by a storage budget.
 fn refusal(answer: &Answer) -> String {
     assert_eq!(answer.code, 403, "{}", answer.text);
     let status = answer.json();
@@ -175,7 +175,7 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
         "{made} of 900 kB fit into 16 MiB, {refused} were refused"
     );
 
-    // The platform stores nothing for any of the workspaces either.
+    // The platform stores nothing more for any of the workspaces either.
     for space in spaces {
         let mut full = None;
         for n in 0..20 {
@@ -190,7 +190,7 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
         assert!(full.text.contains("exceeded storage budget of"), "{}", full.text);
     }
 
-    // What is written for the workspaces names the account, and the account cannot change that.
+    // Objects that the platform writes for the workspaces name the account in a label that the account cannot change.
     let admin = server.client().await;
     let selector = format!("labelSelector=longshore.dev/account={}", attacker.id);
     for path in [
@@ -212,7 +212,7 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
         assert_eq!(code, if label.is_null() { 200 } else { 403 });
     }
 
-    // Another account is not concerned.
+    // Another account is not affected.
     let good = Person::register(&server, &cluster).await;
     let other = client(&cluster, &good).await;
     let answer = create_config_map(&other, &good, "mine", 500_000).await;
@@ -246,7 +246,7 @@ async fn accounts_fill_the_storage_capacity_and_leave_room_for_others() {
     assert!(last.contains("exceeded storage capacity of all tenants together: requested "), "{last}");
     assert!(last.ends_with(" bytes, capacity 25165824"), "{last}");
 
-    // An account that has little registers, stores and works.
+    // An account with little data can register, store and deploy.
     let good = Person::register(&server, &cluster).await;
     let kube = client(&cluster, &good).await;
     let answer = create_config_map(&kube, &good, "mine", 300_000).await;

@@ -36,7 +36,7 @@ use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
 
-/// Connects from an address of the loopback network, so that a test can be many hosts.
+/// Connects from an address of the loopback network, so that a test can act as many hosts.
 async fn connect_from(host: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::new(127, 0, 0, host), 0).into())?;
@@ -47,7 +47,7 @@ fn address_of(url: &str) -> SocketAddr {
     url.rsplit('/').next().unwrap().parse().unwrap()
 }
 
-/// A client of the Kubernetes port below the level of HTTP, without a client certificate.
+/// A raw client of the Kubernetes port, without a client certificate.
 pub struct RawClient {
     tls: TlsConnector,
     address: SocketAddr,
@@ -75,7 +75,7 @@ impl RawClient {
         self.tls.connect(ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST)), stream).await
     }
 
-    /// Begins a request and never finishes its body.
+    /// Sends the head of a request and never finishes its body.
     async fn slow_body(&self, method: &str, path: &str, token: Option<&str>) -> TlsStream<TcpStream> {
         self.try_slow_body(method, path, token).await.unwrap()
     }
@@ -96,7 +96,7 @@ impl RawClient {
         Ok(stream)
     }
 
-    /// Many at once.
+    /// Opens many at once.
     async fn slow_bodies(
         &self,
         count: usize,
@@ -108,7 +108,7 @@ impl RawClient {
     }
 }
 
-/// How many files this process may open, raised as far as it may.
+/// Raises this process's limit of open files.
 pub fn raise_open_files() {
     let pid = std::process::id().to_string();
     output(std::process::Command::new("prlimit").args(["--pid", &pid, "--nofile=16384:"]));
@@ -132,7 +132,7 @@ fn config_map(name: &str, bytes: usize) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"x": "x".repeat(bytes)}})).unwrap()
 }
 
-/// The 99th percentile of reads and writes of one ConfigMap; every one must succeed.
+/// The 99th percentile of reads and writes of one ConfigMap. Every request must succeed.
 async fn p99(maps: &Api<ConfigMap>, rounds: usize) -> Duration {
     let mut took = Vec::new();
     for round in 0..rounds {
@@ -148,7 +148,7 @@ async fn p99(maps: &Api<ConfigMap>, rounds: usize) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// Connections, bodies and watches that a hostile client holds: how many are open now.
+/// Number of connections, bodies and watches that a hostile client holds open.
 #[derive(Clone, Default)]
 struct Held(Arc<AtomicUsize>);
 
@@ -186,7 +186,7 @@ async fn hold_idle<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, held: &Held
     Ok(())
 }
 
-/// The attack of one tenant, which opens anew what the server closes until it is dropped.
+/// The attack of one tenant, which reopens closed connections until it is dropped.
 struct Siege {
     idle: Held,
     slow: Held,
@@ -195,7 +195,7 @@ struct Siege {
 }
 
 impl Siege {
-    /// Begins the attack of a tenant on this server, and returns when as much is held as is meant to be.
+    /// Starts the attack and returns when the intended number is held.
     async fn begin(server: &Server, cluster: &Cluster) -> Self {
         let attacker = Person::register(server, cluster).await;
         let kubeconfig = attacker.kubeconfig(cluster).await;
@@ -220,7 +220,7 @@ impl Siege {
         siege
     }
 
-    /// A part is being opened anew at any time.
+    /// True at 90 %, because some are being reopened at any time.
     fn is_held(&self) -> bool {
         self.idle.count() >= IDLE * 9 / 10
             && self.slow.count() >= SLOW * 9 / 10
@@ -275,7 +275,7 @@ impl Siege {
                     };
                     let open = slow.one();
                     let mut answer = [0; 1024];
-                    // An answer, or the end of the connection, is the end of this body.
+                    // A response or the end of the connection ends this body.
                     while timeout(Duration::from_secs(5), stream.read(&mut answer)).await.is_err() {
                         let sent = stream.write_all(&[b' '; 1100]).await.and(stream.flush().await);
                         if sent.is_err() {
@@ -289,8 +289,8 @@ impl Siege {
         }
     }
 
-    /// Watches of a path. Those without a version begin with all objects, of which the client takes none; the others take
-    /// what happens.
+    /// Opens watches. Without a version a watch begins with all objects, of which the client reads none; with a
+    /// version the client reads the events.
     fn watch(&mut self, client: &kube::Client, count: usize, path: &str, version: Option<&str>) {
         let version = version.map(str::to_owned);
         let query = version.as_ref().map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
@@ -307,7 +307,7 @@ impl Siege {
                         let _open = watches.one();
                         while let Some(Ok(_)) = answer.frame().await {}
                     } else {
-                        // Longer than the server waits for a client that takes nothing.
+                        // Longer than the server waits for a client that does not read.
                         sleep(Duration::from_secs(35)).await;
                     }
                     sleep(Duration::from_secs(1)).await;
@@ -317,13 +317,13 @@ impl Siege {
     }
 }
 
-/// How much is held of each kind while another tenant is measured. The tenant's share of bytes may refuse some.
+/// Number of each kind held while another tenant is measured. The tenant's byte budget may reject some.
 const IDLE: usize = 5_000;
 const SLOW: usize = 400;
 const WATCHES: usize = 200;
 /// Rounds of a measurement, two samples each.
 const ROUNDS: usize = 400;
-/// Accepted beyond twice the control.
+/// Accepted in addition to twice the control.
 const NOISE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 30 } else { 5 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -351,7 +351,7 @@ async fn tenant_holds_connections_bodies_and_watches_and_starves_another() {
         measured.await.unwrap()
     };
     let before = measured().await;
-    // The control: the same attackers and another server under attack cost the machine as much.
+    // Control measurement: the same attack on another server puts the same load on the machine.
     let control = {
         let other = Server::start(&cluster.folder.path().join("other"));
         let mut siege = Siege::begin(&other, &cluster).await;
@@ -364,7 +364,7 @@ async fn tenant_holds_connections_bodies_and_watches_and_starves_another() {
 
     let mut siege = Siege::begin(&server, &cluster).await;
     let during = measured().await;
-    // The platform goes on: a release is upgraded, and an account is registered and provisioned.
+    // The platform still works: a release is upgraded, and an account is registered and provisioned.
     let change = json!({"values": {"greeting": "under attack"}});
     let upgraded = victim.call(Method::PATCH, &at(&victim.id, "web"), Some(&change)).await;
     assert_eq!(upgraded.code, 200, "{}", upgraded.text);
@@ -393,7 +393,7 @@ async fn unauthenticated_slow_bodies_stop_the_api() {
     let admin = server.client().await;
     let path = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     let _slow = RawClient::of(&server).slow_bodies(400, "GET", path, None).await;
-    // All of them are being handled by now.
+    // By now the server is handling all of them.
     sleep(Duration::from_millis(500)).await;
     for _ in 0..20 {
         assert_eq!(get(&admin, "/api/v1/namespaces/default").await.code, 200);
@@ -442,7 +442,7 @@ async fn silent_connections_are_held_for_ever() {
     }
 }
 
-/// A ServiceAccount that may watch ConfigMaps, and a client with a token of its own.
+/// A ServiceAccount that may watch ConfigMaps, and a client with its token.
 async fn watcher(cluster: &Cluster, admin: &kube::Client, name: &str) -> kube::Client {
     let (namespace, params) = (&cluster.namespace, PostParams::default());
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
@@ -467,7 +467,7 @@ async fn watcher(cluster: &Cluster, admin: &kube::Client, name: &str) -> kube::C
     kube::Client::try_from(config).unwrap()
 }
 
-/// An open watch ends this long after a change that takes away its rights; the rest is the removal itself on a busy machine.
+/// Time until a watch ends after its rights are removed: five seconds, and two for the removal on a busy machine.
 const WATCH_ENDS: Duration = Duration::from_secs(5 + 2);
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Members and objects of a workspace that reach beyond it: RoleBindings of removed members, objects without number, shares of removed namespaces,
-//! and what policies refuse in workspaces unless an administrator allows it.
+//! Workspace members and objects that reach beyond the workspace: RoleBindings of removed members, unlimited numbers
+//! of objects, quota of removed namespaces, and objects that policies reject unless an administrator allows them.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::target::Cluster;
 
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
-/// Every kind that a tenant may create: API, resource, kind, and its fields beside metadata.
+/// Every kind that a tenant may create: API, resource, kind, and its fields besides metadata.
 fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let labels = || json!({"app": "x"});
     let container = || json!([{"name": "c", "image": "registry.invalid/x"}]);
@@ -62,7 +62,7 @@ fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     kinds
 }
 
-/// The word of a ResourceQuota that counts a kind.
+/// The resource name with which a ResourceQuota counts a kind.
 fn count(api: &str, resource: &str) -> String {
     match api.strip_prefix("apis/").and_then(|rest| rest.split('/').next()) {
         Some(group) => format!("count/{resource}.{group}"),
@@ -70,7 +70,7 @@ fn count(api: &str, resource: &str) -> String {
     }
 }
 
-/// A tenant with a workspace of their own and a Kubernetes client for it.
+/// A tenant with a workspace and a Kubernetes client for it.
 struct Tenant {
     cluster: Cluster,
     server: crate::program::Server,
@@ -155,7 +155,7 @@ async fn removed_member_leaves_rolebindings_and_they_are_deleted_unless_kept() {
             until("the RoleBinding is deleted", async || (!left(name).await).then_some(())).await;
         }
     }
-    // The platform's own are not among them.
+    // The platform's own RoleBindings are kept.
     assert!(left("longshore-ws-admin").await);
 }
 
@@ -197,7 +197,7 @@ async fn every_kind_that_a_tenant_creates_is_counted_and_refused_beyond_its_coun
     for word in &counted {
         assert!(words.contains(word), "{word} is not tried");
     }
-    // An administrator sets all counts to nothing, so that the first object of each kind is one too many.
+    // An administrator sets all counts to 0, so that the first object of each kind exceeds the quota.
     let mut quota = tenant.person.get(&path).await["quota"].clone();
     for word in &words {
         quota[word] = "0".into();
@@ -268,7 +268,7 @@ async fn share_of_a_removed_namespace_stays_taken_while_a_finalizer_keeps_a_clai
     until("the share is back", async || storage().await.filter(|now| *now == whole)).await;
 }
 
-/// What policies refuse in a workspace: resource, name, `spec`, and words of the refusal; `None` is let in.
+/// Objects that policies reject in a workspace: resource, name, `spec`, and part of the message; `None` if accepted.
 fn rows(space: &str) -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
     let pod =
         |extra: Value| merged(json!({"containers": [{"name": "a", "image": "registry.invalid/x"}]}), &extra);
@@ -331,7 +331,7 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
             continue;
         };
         assert_eq!(answer.code, 403, "{name}: {}", answer.text);
-        // Pod Security comes before the policies and refuses ports of nodes in its own words.
+        // Pod Security runs before the policies and rejects host ports with its own message.
         let by = if name == "port-pod" { "PodSecurity" } else { "spec.allow" };
         assert!(answer.text.contains(words) && answer.text.contains(by), "{name}: {}", answer.text);
     }
@@ -339,13 +339,13 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
         ["systemPriorityClasses", "hostPorts", "externalIPs", "loadBalancerAddresses", "openNetworkPolicies"];
     let path = format!("/apis/longshore.dev/v1alpha1/workspaces/{}", tenant.space);
     let allowed = json!({"spec": {"allow": allow}}).to_string();
-    // A tenant does not allow it to themselves.
+    // Tenants cannot grant themselves the exception.
     let kind = "application/merge-patch+json";
     let own = with(&tenant.client, Method::PATCH, &path, kind, allowed.clone()).await;
     assert_eq!(own.code, 403, "{}", own.text);
     let allowed = with(&tenant.admin, Method::PATCH, &path, kind, allowed).await;
     assert_eq!(allowed.code, 200, "{}", allowed.text);
-    // A new workspace has no load balancers.
+    // A new workspace has a quota of 0 load balancers.
     let administrator = Person::administrator(&tenant.server, &tenant.cluster).await;
     let path = format!("workspaces/{}", tenant.space);
     let mut quota = tenant.person.get(&path).await["quota"].clone();
@@ -360,7 +360,7 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
         })
         .await;
     }
-    // Ports of nodes are no other rights on them.
+    // The exception for host ports does not allow other host access.
     let privileged = json!({"securityContext": {"privileged": true}});
     let container = merged(json!({"name": "a", "image": "registry.invalid/x"}), &privileged);
     for spec in [

@@ -1,4 +1,4 @@
-//! Secrets that are told once, and must not be found anywhere else.
+//! Secrets that are returned once must not appear anywhere else.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
     for secret in [password.as_str(), &token, &wrong] {
         let body = json!({"login": email, "secret": secret});
         call(&platform, None, Method::POST, "session", Some(&body)).await;
-        // In places where it should not have been sent, either.
+        // Also in places where a client should not have sent it.
         call(&platform, None, Method::GET, &format!("session?token={secret}"), None).await;
         let odd =
             Request::get("/api/longshore/v1/session").header("authorization", format!("Basic {secret}"));
@@ -73,7 +73,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
         "/api/v1/events".to_owned(),
         "/api/v1/configmaps".to_owned(),
         "/api/v1/serviceaccounts".to_owned(),
-        // Digests only.
+        // These Secrets contain digests only.
         "/api/v1/namespaces/longshore-system/secrets".to_owned(),
     ] {
         let answer = get(&admin, &path).await;
@@ -100,7 +100,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
             assert!(!text.contains(canary.as_str()) && !text.contains(&encoded), "{place} tells {canary}");
         }
     }
-    // The check can fail: what belongs there is there.
+    // The check itself works: known texts are found.
     assert!(seen.iter().any(|(_, text)| text.contains(&email)));
     assert!(server.log().contains("\"log\":\"audit\""), "{}", server.log());
 }

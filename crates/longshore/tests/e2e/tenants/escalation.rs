@@ -1,4 +1,5 @@
-//! Attempts to get more than one was given. Each is answered 403 or 404, by Kubernetes or by us, and changes nothing.
+//! Attempts to gain more rights than granted. Kubernetes or the platform answers each with 403 or 404, and nothing
+//! changes.
 
 use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -205,7 +206,7 @@ async fn a_privileged_pod_is_refused(kube: &kube::Client, namespace: &str) {
     assert_eq!(answer.code, 403, "{}", answer.text);
 }
 
-/// What, who, how, where, with what, and which answers are right.
+/// Description, user, method, path, body, and accepted status codes.
 type Attempt<'a> = (&'a str, &'a Person, Method, String, Value, &'a [u16]);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The server with the rights that `longshore manifests` prints, and no others.
+//! The server with only the rights that `longshore manifests` prints.
 
 use std::fs;
 
@@ -58,7 +58,7 @@ async fn everything_works_under_the_roles_that_manifests_prints() {
         (answer.code == 404 && user.code == 404).then_some(())
     })
     .await;
-    // Whatever it was refused would be here.
+    // A missing right would be logged as forbidden.
     let log = server.log();
     assert!(!log.contains("forbidden") && !log.contains("Forbidden"), "{log}");
 }

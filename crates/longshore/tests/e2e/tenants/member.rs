@@ -1,9 +1,9 @@
-//! A workspace member's kubeconfig: works where it should, and nowhere else.
+//! The kubeconfig of a workspace member works in the member's namespaces only.
 
 use crate::platform::{Person, kubectl, unused_phone};
 use crate::target::{Cluster, skipped};
 
-/// What is typed, whether it should succeed, and what it must say.
+/// Arguments, expected success, and part of the output.
 type Row<'a> = (&'a [&'a str], bool, &'a str);
 
 #[tokio::test(flavor = "multi_thread")]

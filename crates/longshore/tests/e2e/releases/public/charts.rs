@@ -1,15 +1,16 @@
-//! Which charts, and what is said to them.
+//! The public charts, with their prerequisites and arguments.
 
-/// A chart that comes up on a bare cluster whose pods run nothing.
+/// A chart that becomes ready on a bare cluster whose pods run no containers.
 pub struct Chart {
     pub id: &'static str,
-    /// Whether it belongs to the suite, and not only to the full run.
+    /// Whether the chart is in the suite's subset, not only in the full run.
     pub daily: bool,
-    /// Commands for kubectl that make what the chart expects to find; `{name}` is the release's.
+    /// kubectl commands that create what the chart requires. `{name}` is the name of the release.
     pub before: &'static [&'static str],
-    /// Further words for `install` and `upgrade`: what is random otherwise, or waits for what nobody here gives.
+    /// Further arguments for `install` and `upgrade`: they fix random values, and disable objects that nothing here
+    /// can make ready.
     pub values: &'static str,
-    /// Further words for `upgrade`.
+    /// Further arguments for `upgrade`.
     pub change: &'static str,
 }
 
@@ -38,7 +39,7 @@ impl Chart {
     }
 }
 
-/// In the order in which they are tried: long ones first.
+/// Ordered by duration, longest first.
 pub const CHARTS: &[Chart] = &[
     chart("elastic__kibana").daily().before(&[
         "create secret generic elasticsearch-master-certs --from-literal=ca.crt=text",
@@ -108,5 +109,5 @@ pub const CHARTS: &[Chart] = &[
     chart("prometheus-community__prometheus-sql-exporter").change("--set replicaCount=2"),
 ];
 
-/// What may differ, and why: part of the line that tells of it.
+/// Accepted differences: part of the reported line, and the reason.
 pub const EXCUSED: &[(&str, &str)] = &[];

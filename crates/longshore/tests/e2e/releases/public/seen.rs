@@ -1,4 +1,4 @@
-//! What a turn left in the cluster, without what no two turns have in common.
+//! Objects that a life cycle left in the cluster, without fields that differ between any two installations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::platform::until;
 /// Objects by `Kind namespace/name`.
 pub type Objects = BTreeMap<String, Value>;
 
-/// Where an object of a chart would be.
+/// Identity of an object of a chart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Place {
     api_version: String,
@@ -23,7 +23,7 @@ pub struct Place {
     name: String,
 }
 
-/// Where all objects of a manifest would be.
+/// Identities of all objects in a manifest.
 pub fn places(manifest: &str) -> BTreeSet<Place> {
     let documents = serde_norway::Deserializer::from_str(manifest);
     let objects = documents.map(|document| Value::deserialize(document).unwrap());
@@ -39,25 +39,25 @@ pub fn places(manifest: &str) -> BTreeSet<Place> {
     objects.filter_map(place).collect()
 }
 
-/// A cluster, and the part of it that a chart was installed into.
+/// A cluster and the namespace that a chart was installed into.
 pub struct Look<'l> {
     pub client: kube::Client,
     pub namespace: &'l str,
-    /// Further places: outside of the namespace.
+    /// Objects outside the namespace.
     pub places: &'l BTreeSet<Place>,
 }
 
 impl Look<'_> {
-    /// Everything in the namespace, and what there is at the places, as it can be compared.
+    /// Objects in the namespace and at `places`, in comparable form.
     pub async fn objects(&self) -> Objects {
         self.found().await.iter().map(|(_, object)| (key(object), comparable(object))).collect()
     }
 
-    /// Removes all of it, and waits for the end of it.
+    /// Deletes all these objects and waits until they are gone.
     pub async fn remove(&self) {
         for (api, object) in self.found().await {
             let name = object["metadata"]["name"].as_str().unwrap();
-            // Somebody may have been faster.
+            // Errors are ignored: a controller may have deleted the object.
             let _ = api.delete(name, &DeleteParams::background()).await;
             until("it is gone", async || api.get_opt(name).await.unwrap().is_none().then_some(())).await;
         }
@@ -67,7 +67,7 @@ impl Look<'_> {
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await.unwrap();
         let kinds = discovery.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
         let listed = kinds.filter(|(resource, abilities)| {
-            // Events are no objects of anybody's, and Endpoints follow from Services.
+            // Events belong to no release, and Endpoints are derived from Services.
             let ours = !["Event", "Endpoints"].contains(&resource.kind.as_str());
             ours && abilities.scope == Scope::Namespaced && abilities.supports_operation(verbs::LIST)
         });
@@ -75,7 +75,7 @@ impl Look<'_> {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), self.namespace, &resource);
             let list = match api.list(&ListParams::default()).await {
-                // Another test's kind, which has just gone.
+                // The kind of another test, deleted after discovery.
                 Err(kube::Error::Api(status)) if status.code == 404 => return Vec::new(),
                 list => list.unwrap(),
             };
@@ -89,7 +89,7 @@ impl Look<'_> {
         });
         let elsewhere = self.places.iter().filter_map(|place| {
             let (group, version) = place.api_version.split_once('/').unwrap_or(("", &place.api_version));
-            // A kind that is no longer there has no objects.
+            // A kind that is no longer served has no objects.
             let (resource, abilities) =
                 discovery.resolve_gvk(&GroupVersionKind::gvk(group, version, &place.kind))?;
             let api: Api<DynamicObject> = match (abilities.scope, place.namespace.as_deref()) {
@@ -112,7 +112,8 @@ impl Look<'_> {
     }
 }
 
-/// Not what controllers made of the chart's objects, what every namespace has, or a record (which is read by Helm).
+/// False for objects that controllers derived from the chart's, that every namespace has, and for Helm records (read
+/// with Helm).
 fn belongs(object: &Value) -> bool {
     let owners = object["metadata"]["ownerReferences"].as_array();
     let owned = owners.is_some_and(|owners| owners.iter().any(|owner| owner["controller"] == true));
@@ -127,7 +128,7 @@ fn key(object: &Value) -> String {
     format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 
-/// Keys of what a cluster makes up, whatever the object.
+/// Keys with values that the cluster generates.
 const MADE_UP: [&str; 10] = [
     "uid",
     "resourceVersion",
@@ -141,7 +142,7 @@ const MADE_UP: [&str; 10] = [
     "volumeName",
 ];
 
-/// Without status, which follows, and without what is made up.
+/// The object without status and generated values.
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
@@ -154,7 +155,7 @@ fn comparable(object: &Value) -> Value {
         }
     }
     if let Some(marks) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        // Of claims, as they find their volumes.
+        // Volume binding of claims.
         marks
             .retain(|name, _| !name.contains("pv.kubernetes.io/") && !name.contains("volume.kubernetes.io/"));
     }
@@ -169,7 +170,7 @@ fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
-                // `clusterIP: None` was asked for.
+                // `clusterIP: None` is in the spec and not generated.
                 if MADE_UP.contains(&name.as_str()) && !member.to_string().contains("None") {
                     *member = json!("*");
                 } else {
@@ -185,7 +186,7 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// What differs, by path.
+/// Collects differences with their paths.
 pub fn differences(ours: &Value, theirs: &Value, path: &str, found: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {

@@ -1,4 +1,4 @@
-//! Pages of other sites that send requests to the platform by a visitor's browser.
+//! Cross-site requests: pages of other sites that send requests to the platform through a user's browser.
 
 use http::Request;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn page_of_another_site_registers_an_account() {
             assert_eq!(refused.code, 403, "{path} {headers:?}: {}", refused.text);
             assert!(refused.text.contains("other sites"), "{}", refused.text);
         }
-        // By a name that its owner rebound to this address.
+        // DNS rebinding: a foreign host name that resolves to this address.
         let rebound = register(path, &[("host", "evil.example")]).await;
         assert_eq!(rebound.code, 403, "{path}: {}", rebound.text);
         assert!(rebound.text.contains("[server] hosts"), "{}", rebound.text);

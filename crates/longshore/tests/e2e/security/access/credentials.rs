@@ -1,4 +1,4 @@
-//! Credentials that outlive their revocation, and scoped tokens that reach further than their scope.
+//! Credentials after revocation, and scoped tokens used beyond their scope.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::program::Server;
 use crate::request::{get, send};
 use crate::target::Cluster;
 
-/// Everything that a person can authenticate with.
+/// All credentials of a user.
 struct Credentials {
     tokens: Vec<String>,
     cookie: String,
@@ -35,7 +35,7 @@ async fn credentials(person: &Person, server: &Server, cluster: &Cluster) -> Cre
 }
 
 impl Credentials {
-    /// Those that still work.
+    /// Credentials that are still accepted.
     async fn accepted(&self, server: &Server, namespace: &str) -> Vec<String> {
         let platform = server.platform();
         let mut accepted = Vec::new();
@@ -55,7 +55,7 @@ impl Credentials {
         accepted
     }
 
-    /// Real clusters cache authenticated tokens for a few seconds.
+    /// Waits until all are rejected. Real clusters cache authenticated tokens for a few seconds.
     async fn until_refused(&self, server: &Server, namespace: &str) {
         until("no credential is accepted", async || {
             self.accepted(server, namespace).await.is_empty().then_some(())
@@ -72,7 +72,7 @@ async fn stolen_credentials_survive_revoke_all() {
     let revoked = ana.call(Method::POST, "users/{me}/revoke", None).await;
     assert_eq!(revoked.code, 200, "{}", revoked.text);
     stolen.until_refused(&server, &ana.id).await;
-    // Ana has no password: the answer lets her in again, and her kubeconfig can be issued anew.
+    // Ana has no password, so the response contains a new token, with which she can request a new kubeconfig.
     let fresh = revoked.json()["token"].as_str().unwrap().to_owned();
     let issued = until("a kubeconfig", async || {
         let answer = call(&server.platform(), Some(&fresh), Method::POST, "kubeconfig", None).await;

@@ -1,4 +1,4 @@
-//! Invitations that somebody else accepts.
+//! Invitations accepted by the wrong user.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ async fn invitation_hijacked_by_registering_the_invited_address() {
         codes.push(made.json()["code"].clone());
     }
 
-    // Nobody verified the address or the number, and anybody can register them.
+    // Email addresses and phone numbers are not verified, so anyone can register them.
     cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
     let body = json!({"email": address, "phone": phone, "organization": "Mallory"});
     let mallory = call(&platform, None, Method::POST, "users", Some(&body)).await;
@@ -49,7 +49,7 @@ async fn invitation_hijacked_by_registering_the_invited_address() {
     let members = ana.get(&format!("workspaces/{space}/members")).await;
     assert_eq!(members["items"].as_array().unwrap().len(), 1, "{members}");
 
-    // Whoever was given the code joins, once.
+    // The invitation code admits its holder, once.
     let body = json!({"code": codes[0]});
     let joined = invitee.call(Method::POST, &accept, Some(&body)).await;
     assert_eq!((joined.code, joined.json()["role"].as_str()), (200, Some("admin")), "{}", joined.text);

@@ -1,4 +1,4 @@
-//! Removed members who kept ServiceAccount tokens, and the tokens that tenants may create.
+//! ServiceAccount tokens held by removed members, and tokens that tenants may create.
 
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -13,7 +13,7 @@ use crate::target::Cluster;
 
 const DEPLOYER: &str = "longshore-deployer";
 
-/// A Kubernetes client with the kubeconfig that the platform issues to this person.
+/// A Kubernetes client with the kubeconfig that the platform issues to this user.
 pub async fn kubernetes(person: &Person, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let config =
@@ -50,7 +50,7 @@ async fn deployer_uid(admin: &kube::Client, namespace: &str) -> String {
     until("the deployer exists", async || accounts.get_opt(DEPLOYER).await.unwrap()?.uid()).await
 }
 
-/// Creates a ServiceAccount that has the role of a developer, as any developer may.
+/// Creates a ServiceAccount with the developer role, as any developer may.
 async fn bind_account(client: &kube::Client, namespace: &str, name: &str) {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
     let made = post(client, &format!("/api/v1/namespaces/{namespace}/serviceaccounts"), &account).await;
@@ -81,7 +81,7 @@ async fn tenant_creates_tokens_that_outlive_a_membership() {
     let client = kubernetes(&ana, &cluster).await;
     bind_account(&client, &space, "bot").await;
 
-    // At most a day, by a person, and never for the platform's own ServiceAccount.
+    // Tokens live at most a day, only users may request them, and never for the platform's own ServiceAccount.
     let day = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_400})).await;
     let bot = bearer(&cluster, &token(&day)).await;
     let longer = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_401})).await;
@@ -95,7 +95,7 @@ async fn tenant_creates_tokens_that_outlive_a_membership() {
     let renewed = token_request(&bot, &space, "bot", &json!({})).await;
     assert_eq!(renewed.code, 403, "a ServiceAccount renews its own token: {}", renewed.text);
 
-    // A token Secret does not expire at all.
+    // Token Secrets never expire, so they are rejected.
     let path = format!("/api/v1/namespaces/{space}/secrets");
     for (who, client) in [("a person", &client), ("a ServiceAccount", &bot)] {
         for account in ["bot", DEPLOYER] {
@@ -103,7 +103,7 @@ async fn tenant_creates_tokens_that_outlive_a_membership() {
             assert_eq!(made.code, 403, "{who}, {account}: {}", made.text);
         }
     }
-    // Nor is one taken over that an administrator made.
+    // A tenant cannot take over a token Secret that an administrator created.
     let admin = cluster.client().await;
     let made = post(&admin, &path, &token_secret("theirs", "bot")).await;
     assert_eq!(made.code, 201, "{}", made.text);
@@ -131,7 +131,7 @@ async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
     ana.takes_in(&space, &bob, "developer").await;
     let admin = cluster.client().await;
     let before = deployer_uid(&admin, &space).await;
-    // As from a pod that ran as the deployer, or from before tokens for it were refused.
+    // Such a token may come from a pod that ran as the deployer, or from before token requests for it were rejected.
     let kept = token(&token_request(&admin, &space, DEPLOYER, &json!({})).await);
     let deployer = bearer(&cluster, &kept).await;
     let path = format!("/api/v1/namespaces/{space}/secrets");
@@ -143,7 +143,7 @@ async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
     let after = deployer_uid(&admin, &space).await;
     assert_ne!(before, after, "the deployer is recreated");
 
-    // Someone who joins does not cause it; someone who may no longer write does.
+    // The deployer is not recreated when a member joins, but when a member loses write access.
     let carl = Person::register(&server, &cluster).await;
     ana.takes_in(&space, &carl, "operator").await;
     assert_eq!(deployer_uid(&admin, &space).await, after);

@@ -1,5 +1,5 @@
-//! The attacks of four hostile tenants. Each is a loop that ends at a given time or with its server, whatever the server answers;
-//! what it answered is counted in a [`Tally`].
+//! Attacks of four hostile tenants. Each is a loop until a given time or the end of the server, whatever the
+//! responses are. A [`Tally`] counts the responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -25,12 +25,13 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const OWN: &str = "/apis/longshore.dev/v1alpha1";
-/// An answer that takes longer is given up.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two rounds of an attack whose requests are refused at once: the attackers share their processors with the server.
+/// Pause between rounds of an attack whose requests are rejected immediately, because the attackers share processors
+/// with the server.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often each attack got each status code; 0 is an answer that did not come.
+/// Responses per attack and status code; 0 stands for no response.
 #[derive(Clone, Default)]
 pub struct Tally(Arc<Mutex<BTreeMap<(&'static str, u16), u64>>>);
 
@@ -39,7 +40,7 @@ impl Tally {
         *self.0.lock().unwrap().entry((attack, code)).or_default() += 1;
     }
 
-    /// The number of requests of an attack that were answered with one of these codes.
+    /// The number of requests of an attack with one of these status codes.
     pub fn answered(&self, attack: &str, codes: &[u16]) -> u64 {
         let counts = self.0.lock().unwrap();
         counts
@@ -61,9 +62,9 @@ impl std::fmt::Display for Tally {
 #[derive(Clone)]
 pub struct Attacker {
     pub namespace: String,
-    /// Of its account on the platform's port.
+    /// Token for the platform's port.
     pub token: String,
-    /// With its own rights, without retries.
+    /// Client with the tenant's own rights, without retries.
     pub kube: kube::Client,
     pub platform: kube::Client,
     pub until: Instant,
@@ -80,7 +81,7 @@ impl Attacker {
         Instant::now() >= self.until
     }
 
-    /// Sends and reads the answer. A server that is gone, or says nothing, answers with the code 0.
+    /// Sends a request and reads the response. Without a response, the code is 0.
     async fn send(&self, attack: &'static str, client: &kube::Client, request: Request<Vec<u8>>) -> Answered {
         let answered = timeout(PATIENCE, async {
             let (parts, body) = client.send(request.map(Body::from)).await.ok()?.into_parts();
@@ -96,7 +97,7 @@ impl Attacker {
         answered
     }
 
-    /// To the Kubernetes port.
+    /// Sends a request to the Kubernetes port.
     async fn kube(
         &self,
         attack: &'static str,
@@ -109,7 +110,7 @@ impl Attacker {
         self.send(attack, &self.kube, request.body(body.into()).unwrap()).await.code
     }
 
-    /// To the platform's port.
+    /// Sends a request to the platform's port.
     async fn api(
         &self,
         attack: &'static str,
@@ -131,12 +132,12 @@ impl Attacker {
     }
 }
 
-// The first tenant stores as much as it can.
+// First tenant: stores as much as it can.
 
-/// ConfigMaps that were acknowledged and not deleted since.
+/// Acknowledged ConfigMaps that were not deleted since.
 pub type Stored = Arc<Mutex<BTreeSet<String>>>;
 
-/// A kind that tenants store: its collection, and an object without a name.
+/// Kinds that tenants store: API path of the collection, and an object without a name.
 fn hoards(attacker: &Attacker) -> Vec<(String, Value)> {
     let text = |bytes: usize| "x".repeat(bytes);
     let container = json!({"name": "a", "image": "a", "env": [{"name": "A", "value": text(1_200_000)}]});
@@ -169,7 +170,7 @@ fn hoards(attacker: &Attacker) -> Vec<(String, Value)> {
     ]
 }
 
-/// Creates objects of every kind until it is refused, and then goes on in the place of others that it deletes.
+/// Creates objects of every kind until they are rejected, then replaces objects by deleting and creating.
 pub async fn store(attacker: Attacker, stored: Stored, phase: usize) {
     let hoards = hoards(&attacker);
     let worker = async |worker: usize| {
@@ -200,7 +201,7 @@ pub async fn store(attacker: Attacker, stored: Stored, phase: usize) {
     join_all((0..4).map(worker)).await;
 }
 
-// The second tenant has hundreds of broken releases.
+// Second tenant: hundreds of broken releases.
 
 fn chart(templates: &str) -> Vec<(&'static str, String)> {
     vec![
@@ -209,7 +210,7 @@ fn chart(templates: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Releases that hang, fail, and take as much of the processor and the memory as they get.
+/// Charts of releases that hang, fail, or use as much CPU and memory as they can.
 fn broken() -> Vec<Vec<(&'static str, String)>> {
     let hanging = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: \"{{ .Release.Name }}\"}\nspec:\n  \
         selector: {matchLabels: {app: a}}\n  template:\n    metadata: {labels: {app: a}}\n    \
@@ -234,7 +235,7 @@ fn broken() -> Vec<Vec<(&'static str, String)>> {
     ]
 }
 
-/// Uploads the broken charts; returns the names of the packages.
+/// Uploads the broken charts. Returns the names of the packages.
 pub async fn broken_packages(server: &Server, person: &Person) -> Vec<String> {
     let mut packages = Vec::new();
     for files in broken() {
@@ -244,7 +245,7 @@ pub async fn broken_packages(server: &Server, person: &Person) -> Vec<String> {
     packages
 }
 
-/// Creates releases of broken charts as long as the quota admits them, and lets each reconcile again and again.
+/// Creates releases of broken charts up to the quota and triggers their reconciliation repeatedly.
 pub async fn releases(attacker: Attacker, packages: Vec<String>) {
     let path = attacker.collection(OWN, "helmreleases");
     let copies: Vec<_> =
@@ -274,14 +275,14 @@ pub async fn releases(attacker: Attacker, packages: Vec<String>) {
     join_all((0..4).map(worker)).await;
 }
 
-// The third tenant uploads packages and lets indexes be fetched.
+// Third tenant: uploads packages and triggers index fetches.
 
-/// A package that is small and unpacks to 40 MiB.
+/// A small package that unpacks to 40 MiB.
 pub fn package_bomb() -> Vec<u8> {
     repeated("bomb", 40 << 20)
 }
 
-/// 40 uploads and 40 fetches of a large index at once, in rounds.
+/// Rounds of 40 concurrent uploads and 40 concurrent fetches of a large index.
 pub async fn packages(attacker: Attacker, repository: String, archive: Vec<u8>) {
     let upload = async |_| {
         let path = format!("packages?ws={}", attacker.namespace);
@@ -301,7 +302,7 @@ pub async fn packages(attacker: Attacker, repository: String, archive: Vec<u8>) 
     }
 }
 
-// The fourth tenant sends requests that cost much, and does not read answers.
+// Fourth tenant: sends costly requests and does not read responses.
 
 /// A JSON patch that moves the first element of a long list to its end, thousands of times.
 fn patch_bomb() -> String {
@@ -313,7 +314,7 @@ fn patch_bomb() -> String {
     patch + "]"
 }
 
-/// Objects with one long list each, and their collections.
+/// Objects with one long list each, with the paths of their collections.
 fn long_lists(attacker: &Attacker) -> Vec<(String, String)> {
     let pod = |field: &str, list: Vec<Value>| {
         let mut pod =
@@ -342,7 +343,7 @@ fn long_lists(attacker: &Attacker) -> Vec<(String, String)> {
     ]
 }
 
-/// The bodies of costly requests, with their paths.
+/// Bodies of costly requests, with their paths.
 #[derive(Clone)]
 pub struct Bodies {
     bomb: String,
@@ -351,7 +352,7 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    /// For a tenant with this namespace, which gets ConfigMaps that make a long list.
+    /// Prepares bodies for this tenant, and stores ConfigMaps so that lists are long.
     pub async fn prepare(attacker: &Attacker) -> Self {
         let maps = attacker.collection("/api/v1", "configmaps");
         for n in 0..20 {
@@ -424,7 +425,7 @@ pub async fn requests(attacker: Attacker, bodies: Bodies, raw: RawClient, kube_t
                 attacker.tally.add("unread answers", if sent.is_ok() { 200 } else { 0 });
                 held.push(stream);
             }
-            // Longer than the server waits for a client that reads nothing, if the attack goes on for so long.
+            // Longer than the server waits for a client that does not read, unless the attack ends earlier.
             let rest = attacker.until.saturating_duration_since(Instant::now());
             sleep(rest.min(Duration::from_secs(35))).await;
         }

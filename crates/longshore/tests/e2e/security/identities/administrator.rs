@@ -1,6 +1,6 @@
 //! Attempts to gain the rights of an administrator who used `asAdministrator` for one version of a release.
 //!
-//! All of them share one server; each has a release of its own.
+//! All cases share one server; each has its own release.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use crate::request::{Answer, get};
 
 const ELEVATED: &str = "asAdministrator=true";
 
-/// Values with objects that only an administrator may write: a ClusterRole with this verb, and a ConfigMap of the administrator's.
+/// Values that add objects only an administrator may write: a ClusterRole with this verb, and a ConfigMap in the
+/// administrator's namespace.
 fn wide(scene: &Scene, name: &str, verb: &str) -> Value {
     let (workspace, other) = (&scene.workspace, &scene.administrator.id);
     let extra = format!(
@@ -23,7 +24,7 @@ fn wide(scene: &Scene, name: &str, verb: &str) -> Value {
     json!({"greeting": verb, "extra": extra})
 }
 
-/// The verb of the ClusterRole, and whether the ConfigMap is there.
+/// The verb of the ClusterRole, and whether the ConfigMap exists.
 async fn written(scene: &Scene, name: &str) -> (Option<String>, bool) {
     let client = scene.cluster.client().await;
     let role = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{}-{name}", scene.workspace);
@@ -33,7 +34,7 @@ async fn written(scene: &Scene, name: &str) -> (Option<String>, bool) {
     (verb, get(&client, &map).await.code == 200)
 }
 
-/// An administrator installs a release with the option.
+/// Installs a release with the option as administrator.
 async fn install(scene: &Scene, name: &str) {
     let body = asked(&scene.workspace, name, &scene.package, &wide(scene, name, "get"));
     let made = scene.administrator.call(Method::POST, &format!("releases?{ELEVATED}"), Some(&body)).await;
@@ -42,7 +43,7 @@ async fn install(scene: &Scene, name: &str) {
     assert_eq!(written(scene, name).await, (Some("get".to_owned()), true));
 }
 
-/// An administrator states everything anew, with the option.
+/// Replaces chart and values with the option as administrator.
 async fn upgrade(scene: &Scene, name: &str, verb: &str) -> Answer {
     let body = json!({"chart": {"package": scene.package}, "values": wide(scene, name, verb)});
     let path = format!("{}?{ELEVATED}", at(&scene.workspace, name));
@@ -67,7 +68,7 @@ async fn tenant_gains_the_rights_of_an_administrator_who_used_them_once() {
     audit_names_the_option(&scene);
 }
 
-/// A tenant, and a token of an administrator that is good for the workspace only, use the option.
+/// A tenant, and an administrator's token scoped to the workspace, try the option.
 async fn others_use_the_option(scene: &Scene) {
     scene.install("plain").await;
     let scope = format!("workspace:{}", scene.workspace);
@@ -89,13 +90,14 @@ async fn others_use_the_option(scene: &Scene) {
             assert_eq!(refused.code, 403, "{method} {path}: {}", refused.text);
         }
     }
-    // Nothing else takes it.
+    // No other action accepts the option.
     for act in ["pause", "retry", "restart", "test", "suspend"] {
         let path = format!("{plain}/{act}?{ELEVATED}");
         let refused = scene.administrator.call(Method::POST, &path, None).await;
         assert!(matches!(refused.code, 400 | 422), "{path}: {} {}", refused.code, refused.text);
     }
-    // What the tenant set is not applied with an administrator's rights because they change something else.
+    // The tenant's values are not applied with an administrator's rights only because an administrator changes
+    // something else.
     let body = json!({"values": wide(scene, "plain", "get")});
     let refused = scene.administrator.call(Method::PATCH, &format!("{plain}?{ELEVATED}"), Some(&body)).await;
     assert!(matches!(refused.code, 400 | 422) && refused.text.contains("state chart"), "{}", refused.text);
@@ -103,7 +105,7 @@ async fn others_use_the_option(scene: &Scene) {
     assert_eq!(written(scene, "loot").await, (None, false));
 }
 
-/// Operations after the version that was installed with the option have no rights of the administrator's.
+/// Later operations on a release installed with the option do not have the administrator's rights.
 async fn option_persists(scene: &Scene) {
     install(scene, "once").await;
     let path = at(&scene.workspace, "once");
@@ -114,7 +116,7 @@ async fn option_persists(scene: &Scene) {
         assert_eq!(answer.code, 200, "{act}: {}", answer.text);
         scene.until_state("once", state).await;
     }
-    // The tenant's content of the same objects is not written, whoever makes the version.
+    // The tenant's version of these objects is not written, regardless of who creates the version.
     for actor in [&scene.tenant, &scene.administrator] {
         let answer = scene.upgrade(actor, "once", &wide(scene, "once", "delete")).await;
         assert_eq!(answer.code, 200, "{}", answer.text);
@@ -122,7 +124,7 @@ async fn option_persists(scene: &Scene) {
         assert_eq!(written(scene, "once").await, (Some("get".to_owned()), true));
         assert!(!scene.record("once", None).await.1.manifest.contains("ClusterRole"));
     }
-    // Other objects are refused, and a retry of theirs is, too.
+    // Other objects are rejected, also when the operation is retried.
     let answer = scene.upgrade(&scene.tenant, "once", &wide(scene, "loot", "get")).await;
     assert_eq!(answer.code, 200, "{}", answer.text);
     scene.until_state("once", "failed").await;
@@ -132,7 +134,7 @@ async fn option_persists(scene: &Scene) {
     assert_eq!(written(scene, "loot").await, (None, false));
     assert_eq!(scene.upgrade(&scene.tenant, "once", &json!({})).await.code, 200);
     scene.until_active("once").await;
-    // Without the option the uninstallation says what stays, and is not held up by it.
+    // An uninstallation without the option reports the objects it leaves behind and completes.
     let gone = scene.tenant.call(Method::DELETE, &path, None).await;
     assert_eq!(gone.code, 202, "{}", gone.text);
     let left: Vec<String> = gone.json()["leftBehind"]
@@ -174,7 +176,7 @@ async fn tenant_edits_record(scene: &Scene) {
         }
         scene.assert_unharmed(deputy, operation).await;
     }
-    // An uninstallation with the option runs nothing of the record with the administrator's rights.
+    // An uninstallation with the option does not run the record's content with the administrator's rights.
     scene.forge("web", scene.loot(deputy)).await;
     let path = format!("{}?{ELEVATED}", at(&scene.workspace, "web"));
     let gone = scene.administrator.call(Method::DELETE, &path, None).await;
@@ -192,7 +194,7 @@ async fn tenant_edits_record(scene: &Scene) {
     scene.assert_unharmed(deputy, "force").await;
 }
 
-/// `lookup` of a chart that is installed with the option does not read what the tenant may not.
+/// `lookup` in a chart installed with the option does not read objects that the tenant may not read.
 async fn lookup_reads_secrets_of_others(scene: &Scene) {
     let extra = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: look-seen}}\ndata:\n  \
@@ -219,7 +221,7 @@ async fn lookup_reads_secrets_of_others(scene: &Scene) {
     }
 }
 
-/// Every use of the option is in the audit trail, and so is every attempt that was refused.
+/// Every use of the option is in the audit log, including rejected attempts.
 fn audit_names_the_option(scene: &Scene) {
     let log = scene.server.log();
     let lines =

@@ -1,4 +1,4 @@
-//! Charts with objects outside the workspace: refused before anything is written, whoever installs them.
+//! Charts with objects outside the workspace are rejected before anything is written, for every user.
 
 use http::Method;
 use k8s_openapi::api::core::v1::Secret;
@@ -44,7 +44,7 @@ async fn chart_writes_outside_its_workspace() {
     }
 }
 
-/// Plans and installs a release with such values.
+/// Plans and installs a release with these values.
 async fn refused_at_once(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
     let actor = scene.deputy(deputy);
     let name = &format!("{row}-{deputy:?}").to_lowercase();
@@ -61,7 +61,7 @@ async fn refused_at_once(scene: &Scene, deputy: Deputy, row: &str, values: &Valu
     scene.assert_unharmed(deputy, &format!("uninstallation of {name}")).await;
 }
 
-/// Upgrades a deployed release to such values, and does everything else with it after that.
+/// Upgrades a deployed release to these values, then tries every other operation.
 async fn refused_as_upgrade(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
     let actor = scene.deputy(deputy);
     let name = &format!("up-{row}-{deputy:?}").to_lowercase();
@@ -104,7 +104,7 @@ fn refused(answer: &Answer, why: &str) {
     );
 }
 
-/// What the ConfigMap of a release says.
+/// The greeting in the release's ConfigMap.
 async fn greeting(scene: &Scene, name: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.workspace);
     let answer = get(&scene.cluster.client().await, &path).await;
@@ -142,13 +142,13 @@ async fn chart_looks_up_secrets_of_another_workspace() {
             let path = format!("/api/v1/namespaces/{}/configmaps/{name}-seen", scene.workspace);
             let map = get(&scene.cluster.client().await, &path).await;
             assert!(!seen(&map.text, PREY), "{name}: {}", map.text);
-            // A lookup within the workspace finds what is there.
+            // A lookup within the workspace finds existing objects.
             assert_eq!(seen(&map.text, OWN), row == "own", "{name}: {}", map.text);
         }
     }
 }
 
-/// Whether the data of a Secret is in a text, in any of its encodings.
+/// Whether the text contains the secret in any of its encodings.
 fn seen(text: &str, secret: &str) -> bool {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;

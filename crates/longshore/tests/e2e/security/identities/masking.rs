@@ -1,4 +1,4 @@
-//! Sensitive values of revisions whose origin is not what it was.
+//! Sensitive values of old revisions stay masked after the spec, the `HelmRelease` or the record has changed.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -26,7 +26,7 @@ async fn viewer_reads_secret_value_of_old_revision() {
     let release = json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "hand"}, "spec": spec});
     releases.create(&PostParams::default(), &serde_json::from_value(release).unwrap()).await.unwrap();
     scene.until_state("hand", "active").await;
-    // The spec says nothing of the Secret any more; the old revision still has its values.
+    // The spec no longer refers to the Secret; the old revision still has its values.
     let change = json!({"spec": {"valuesFrom": null, "valuesObject": {"greeting": "public"}}});
     releases.patch("hand", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     until("the second revision is deployed", async || {
@@ -45,7 +45,7 @@ async fn viewer_reads_secret_value_of_old_revision() {
         for path in all {
             let path = format!("{}/{path}", at(&scene.workspace, "hand"));
             let answer = scene.tenant.call(Method::GET, &path, None).await;
-            // Values over the defaults of a chart that cannot be read are refused.
+            // Values merged over the defaults of an unreadable chart are an error.
             assert!(matches!(answer.code, 200 | 400 | 422), "{when}: {path}: {}", answer.text);
             assert!(
                 !answer.text.contains(SECRET) && !answer.text.contains("1234"),
@@ -55,10 +55,10 @@ async fn viewer_reads_secret_value_of_old_revision() {
         }
     };
     look("after the spec changed").await;
-    // What is not sensitive is shown.
+    // Other values are shown.
     let shown = scene.tenant.get(&format!("{}/values?revision=1", at(&scene.workspace, "hand"))).await;
     assert_eq!(shown["values"]["shown"], "not-a-secret", "{shown}");
-    // There is no HelmRelease any more.
+    // After the HelmRelease is deleted.
     let patch = json!({"spec": {"deletionPolicy": "Orphan"}});
     releases.patch("hand", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     releases.delete("hand", &kube::api::DeleteParams::default()).await.unwrap();
@@ -72,7 +72,7 @@ async fn viewer_reads_secret_value_of_old_revision() {
     })
     .await;
     look("without a HelmRelease").await;
-    // The chart of the record cannot be read.
+    // With a chart in the record that cannot be read.
     scene
         .forge_revision("hand", Some(1), |record| {
             let mut value: serde_json::Value = serde_json::from_str(&record.to_json().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Helm records that a tenant edits or writes, through everything that takes content from a record.
+//! Helm records that a tenant edits or adds, in every operation that reads content from a record.
 
 use helm_template::profile::Profile;
 use http::Method;
@@ -15,7 +15,7 @@ use crate::releases::charts::{at, chart_of};
 enum Forgery {
     /// The newest record is edited.
     Edited,
-    /// A newer record is added, which looks like one of the platform's.
+    /// A newer record is added that looks like one written by the platform.
     Foreign,
 }
 
@@ -66,11 +66,11 @@ async fn attack_with_record(forgery: Forgery, deputy: Deputy) {
     let scene = Scene::new().await;
     let actor = scene.deputy(deputy);
     scene.install("web").await;
-    // Its first revision is to be gone back to after many others.
+    // A history long enough to roll back to the first revision at the end.
     let change = json!({"options": {"maxHistory": 50}});
     let changed = scene.tenant.call(Method::PATCH, &at(&scene.workspace, "web"), Some(&change)).await;
     assert_eq!(changed.code, 200, "{}", changed.text);
-    // The deputy is the last who changed it, with all of their rights: the worst that a tenant can hope for.
+    // The deputy is the last user who changed the release, with full rights: the worst case.
     scene.upgraded(actor, "web", "by the deputy").await;
     assert_eq!(scene.runs_as("web").await["user"], actor.id.as_str());
     let path = at(&scene.workspace, "web");
@@ -133,7 +133,7 @@ async fn attack_with_record(forgery: Forgery, deputy: Deputy) {
     scene.assert_unharmed(deputy, "force").await;
 }
 
-/// Goes back to the newest revision, whose chart has an object in the deputy's namespace.
+/// Rolls back to the newest revision, whose chart has an object in the deputy's namespace.
 async fn roll_back_to_forged_chart(scene: &Scene, deputy: Deputy) {
     let actor = scene.deputy(deputy);
     let map =
@@ -147,7 +147,7 @@ async fn roll_back_to_forged_chart(scene: &Scene, deputy: Deputy) {
     assert_eq!(answer.code, 200, "{}", answer.text);
     let failed = scene.until_failed("web", &answer).await.to_string();
     assert!(failed.contains(&format!("namespace {}", actor.id)), "{failed}");
-    // Whoever wrote that record had no more rights than the namespace's deployer.
+    // The record's author had no more rights than the namespace's deployer.
     assert!(scene.runs_as("web").await["user"].as_str().is_none_or(str::is_empty));
     scene.assert_unharmed(deputy, "rollback to a forged chart").await;
     let body = json!({"chart": {"package": scene.package}, "values": {"greeting": "again"}});
@@ -176,7 +176,7 @@ async fn administrator_who_pauses_hands_over_nothing() {
             assert_eq!(scene.runs_as("web").await["user"], scene.tenant.id.as_str(), "{act} by {deputy:?}");
         }
     }
-    // A retry of what failed leaves the identity, too.
+    // A retry of a failed version keeps the identity, too.
     let broken = scene.upgrade(&scene.tenant, "web", &json!({"extra": "{{ fail \"broken\" }}"})).await;
     assert_eq!(broken.code, 200, "{}", broken.text);
     scene.until_state("web", "failed").await;
@@ -213,7 +213,8 @@ async fn tenant_enters_forged_record_in_status() {
     api.create(&PostParams::default(), &release).await.unwrap();
     scene.until_state("hand", "active").await;
     let forged = json!({"revisions": [{"revision": 1, "digest": "forged", "by": "forged"}]});
-    // By role, for the tenant; by policy, for whoever has the right by another way, as an administrator of the platform has.
+    // Rejected by the role for the tenant, and by the admission policy for users with the right from elsewhere, such
+    // as platform administrators.
     let refused = patch_status(&scene.kube, &scene.workspace, "hand", &forged).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403));
     let file = scene.administrator.kubeconfig(&scene.cluster).await;

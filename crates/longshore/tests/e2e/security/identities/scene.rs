@@ -1,4 +1,5 @@
-//! A tenant who attacks, people with more rights who touch the tenant's releases, and what the tenant is after.
+//! Fixture for confused-deputy attacks: an attacking tenant, users with more rights who change the tenant's releases,
+//! and objects that the tenant must not reach.
 
 use helm_release::record::HookRecord;
 use helm_release::storage::secret_name;
@@ -17,7 +18,7 @@ use crate::releases::charts::{asked, at, keep, until_state};
 use crate::request::{Answer, get};
 use crate::target::Cluster;
 
-/// A chart with a workload, a test and whatever else a value asks for. Nothing of it takes time to become ready.
+/// A chart with a workload, a test, and objects from a value. All of it is ready immediately.
 pub const CHART: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
     ("values.yaml", "greeting: hello\nextra: \"\"\n"),
@@ -35,17 +36,17 @@ pub const CHART: &[(&str, &str)] = &[
     ("templates/extra.yaml", "{{ tpl .Values.extra . }}\n"),
 ];
 
-/// What is in a Secret of each deputy.
+/// Content of a Secret of each deputy.
 pub const PREY: &str = "the-secret-of-the-deputy";
 
-/// The deputies whose rights a tenant is after.
+/// Users whose rights the tenant tries to gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deputy {
-    /// Of the platform, and no member of the tenant's workspace.
+    /// Administrator of the platform who is no member of the tenant's workspace.
     Administrator,
-    /// Also of another workspace.
+    /// Member of the tenant's workspace and of another one.
     Member,
-    /// The member with a token that is scoped to the tenant's workspace.
+    /// The member, with a token scoped to the tenant's workspace.
     Scoped,
 }
 
@@ -56,9 +57,9 @@ impl Deputy {
 pub struct Scene {
     pub cluster: Cluster,
     pub server: Server,
-    /// Owns the workspace, and its namespace of the same name.
+    /// Owner of the workspace and of its namespace of the same name.
     pub tenant: Person,
-    /// The tenant's own access to Kubernetes.
+    /// Client with the tenant's own rights.
     pub kube: kube::Client,
     pub administrator: Person,
     pub member: Person,
@@ -81,7 +82,7 @@ impl Scene {
         let scope = format!("workspace:{workspace}");
         let scoped = member.with_token(scoped_token(&member, &[&scope]).await);
         let scene = Self { cluster, server, tenant, kube, administrator, member, scoped, workspace, package };
-        // The scoped deputy is the member.
+        // The scoped deputy and the member are the same user.
         for deputy in [Deputy::Administrator, Deputy::Member] {
             scene.plant_prey(deputy).await;
         }
@@ -96,7 +97,7 @@ impl Scene {
         }
     }
 
-    /// A release of the tenant's, deployed.
+    /// Installs a release as the tenant and waits until it is deployed.
     pub async fn install(&self, name: &str) {
         let body = asked(&self.workspace, name, &self.package, &json!({"greeting": "mine"}));
         let made = self.tenant.call(Method::POST, "releases", Some(&body)).await;
@@ -104,7 +105,7 @@ impl Scene {
         self.until_active(name).await;
     }
 
-    /// Waits until a release is active in its newest version.
+    /// Waits until the newest version of a release is active.
     pub async fn until_active(&self, name: &str) {
         let path = at(&self.workspace, name);
         until("the release is active", async || {
@@ -115,7 +116,7 @@ impl Scene {
         .await;
     }
 
-    /// Waits until the version that this answer names is deployed.
+    /// Waits until the version in this response is deployed.
     pub async fn until_deployed(&self, name: &str, answer: &Answer) {
         let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
         assert!(version.is_i64(), "{}", answer.text);
@@ -126,7 +127,7 @@ impl Scene {
         .await;
     }
 
-    /// Waits until the version that this answer names has failed.
+    /// Waits until the version in this response has failed.
     pub async fn until_failed(&self, name: &str, answer: &Answer) -> Value {
         let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
         assert!(version.is_i64(), "{}", answer.text);
@@ -141,18 +142,18 @@ impl Scene {
         until_state(&self.server, &self.tenant.token, &at(&self.workspace, name), state).await
     }
 
-    /// Something done with a release by somebody.
+    /// Posts an action on a release as this user.
     pub async fn act(&self, who: &Person, name: &str, act: &str, body: Option<&Value>) -> Answer {
         who.call(Method::POST, &format!("{}/{act}", at(&self.workspace, name)), body).await
     }
 
-    /// New values of a release, by somebody, who is its last actor then.
+    /// Upgrades a release as this user, who becomes its last actor.
     pub async fn upgrade(&self, who: &Person, name: &str, values: &Value) -> Answer {
         let body = json!({"values": values});
         who.call(Method::PATCH, &at(&self.workspace, name), Some(&body)).await
     }
 
-    /// An upgrade that is deployed.
+    /// Upgrades a release and waits until it is deployed.
     pub async fn upgraded(&self, who: &Person, name: &str, greeting: &str) {
         let answer = self.upgrade(who, name, &json!({"greeting": greeting})).await;
         assert_eq!(answer.code, 200, "{}", answer.text);
@@ -161,7 +162,7 @@ impl Scene {
         assert_eq!(maps.get(name).await.unwrap().data.unwrap()["greeting"], greeting);
     }
 
-    /// Whom the release acts as.
+    /// Identity with which the release is deployed.
     pub async fn runs_as(&self, name: &str) -> Value {
         let requests =
             get(&self.cluster.client().await, "/apis/longshore.dev/v1alpha1/helmrequests").await.json();
@@ -172,7 +173,7 @@ impl Scene {
         requests.iter().find(is_ours).unwrap()["spec"]["runAs"].clone()
     }
 
-    /// A Helm record, or the newest, as the tenant reads it.
+    /// The Helm record of a revision, or the newest one, read as the tenant.
     pub async fn record(&self, name: &str, revision: Option<i64>) -> (Secret, Record) {
         let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
         let params = kube::api::ListParams::default().labels(&format!("owner=helm,name={name}"));
@@ -184,7 +185,7 @@ impl Scene {
         (secret, record)
     }
 
-    /// Changes the newest Helm record, as the tenant can: it is a Secret of theirs.
+    /// Changes the newest Helm record with the tenant's own rights: it is a Secret in the tenant's namespace.
     pub async fn forge(&self, name: &str, change: impl Fn(&mut Record)) {
         self.forge_revision(name, None, change).await;
     }
@@ -198,7 +199,7 @@ impl Scene {
             secret.data = Some([("release".to_owned(), text)].into());
             match secrets.replace(&secret.name_any(), &PostParams::default(), &secret).await {
                 Ok(_) => return,
-                // The platform wrote at the same time.
+                // The platform wrote concurrently.
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 Err(error) => panic!("the tenant cannot write the record: {error}"),
             }
@@ -206,8 +207,8 @@ impl Scene {
         panic!("the record changes all the time");
     }
 
-    /// Writes the next revision as the tenant can: a copy of the newest one's Secret, with its labels. With its annotations it looks
-    /// like one of the platform's, without like one of the helm command line.
+    /// Adds a revision with the tenant's own rights: a copy of the newest record's Secret with its labels. With
+    /// annotations it looks like one written by the platform, without them like one of the helm command line.
     pub async fn add_revision(&self, name: &str, annotated: bool, change: impl Fn(&mut Record)) {
         let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
         let (mut secret, mut record) = self.record(name, None).await;
@@ -230,7 +231,7 @@ impl Scene {
         .await;
     }
 
-    /// What the tenant adds to a record: hooks for every event, and objects, that need the rights of this deputy.
+    /// What the tenant adds to a record: hooks for every event, and objects, which need this deputy's rights.
     pub fn loot(&self, deputy: Deputy) -> impl Fn(&mut Record) {
         let victim = self.deputy(deputy).id.clone();
         let workspace = self.workspace.clone();
@@ -274,7 +275,8 @@ impl Scene {
         }
     }
 
-    /// Objects of the deputy's that say that they are the release's, so that only rights keep them from being removed.
+    /// Creates objects in the deputy's namespace that claim to belong to the release, so that only missing rights
+    /// prevent their removal.
     async fn plant_prey(&self, deputy: Deputy) {
         let namespace = &self.deputy(deputy).id;
         let annotations =
@@ -296,7 +298,7 @@ impl Scene {
         Api::namespaced(client, namespace).create(&PostParams::default(), &workload).await.unwrap();
     }
 
-    /// Nothing was made, changed or removed that the tenant may not.
+    /// Asserts that nothing was created, changed or removed beyond the tenant's rights.
     pub async fn assert_unharmed(&self, deputy: Deputy, when: &str) {
         let client = self.cluster.client().await;
         let namespace = &self.deputy(deputy).id;
@@ -315,17 +317,17 @@ impl Scene {
         assert!(!workload.text.contains("restartedAt"), "{when}, as {deputy:?}: it was restarted");
     }
 
-    /// A token of somebody's that is good for this.
+    /// A token of this user with these scopes.
     pub async fn token(&self, of: &Person, scopes: &[&str]) -> String {
         scoped_token(of, scopes).await
     }
 
-    /// A call with such a token.
+    /// Sends a request with this token.
     pub async fn with_token(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
         call(&self.server.platform(), Some(token), method, path, body).await
     }
 
-    /// An uninstallation that comes to its end.
+    /// Uninstalls a release and waits for the end.
     pub async fn uninstalled(&self, who: &Person, name: &str) {
         let path = at(&self.workspace, name);
         let gone = who.call(Method::DELETE, &path, None).await;
@@ -336,7 +338,7 @@ impl Scene {
         .await;
     }
 
-    /// Ends a release that cannot be uninstalled, as an administrator.
+    /// Force-deletes a release that cannot be uninstalled, as administrator.
     pub async fn force_delete(&self, name: &str) {
         let path = format!("{}?force=true", at(&self.workspace, name));
         let answer = self.administrator.call(Method::DELETE, &path, None).await;
@@ -351,7 +353,7 @@ async fn scoped_token(of: &Person, scopes: &[&str]) -> String {
     made.json()["token"].as_str().unwrap().to_owned()
 }
 
-/// A person's own client.
+/// A client with the user's own rights.
 async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let options = KubeConfigOptions::default();
@@ -359,7 +361,7 @@ async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-/// A merge patch on the status of a release, by this client.
+/// Applies a merge patch to the status of a release.
 pub async fn patch_status(
     client: &kube::Client,
     namespace: &str,

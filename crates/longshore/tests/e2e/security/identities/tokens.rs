@@ -1,4 +1,4 @@
-//! Tokens that are good for one workspace, and releases that are changed with them.
+//! Tokens scoped to one workspace, and releases changed with them.
 
 use http::Method;
 use serde_json::json;
@@ -37,7 +37,7 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
         let failed = scene.until_failed(name, &made).await.to_string();
         assert!(failed.contains(&outside), "{failed}");
         scene.assert_unharmed(deputy, "install with a scoped token").await;
-        // The scope stays with the release, and its own workspace is within it.
+        // The scope stays on the release and includes the release's own workspace.
         for greeting in ["scoped", "pruned"] {
             scene.upgraded(actor, name, greeting).await;
             assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
@@ -47,7 +47,7 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
         assert_eq!(back.code, 200, "{}", back.text);
         scene.until_deployed(name, &back).await;
         assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
-        // A forged record gets no further under the scoped token's identity.
+        // A forged record gains nothing with the scoped token's identity.
         scene.forge(name, scene.loot(deputy)).await;
         let restarted = scene.act(actor, name, "restart", None).await;
         assert!(
@@ -69,7 +69,7 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
         })
         .await;
         scene.assert_unharmed(deputy, "uninstallation with a scoped token").await;
-        // A token of another workspace does nothing here, and one that reads changes nothing.
+        // A token for another workspace has no access here, and a read-only token cannot write.
         for scopes in [vec![format!("workspace:{victim}")], vec!["read".to_owned()]] {
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
             let token = scene.token(person_of(&scene, deputy), &scopes).await;
@@ -80,7 +80,7 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
     }
 }
 
-/// The deputy with a credential that is not scoped.
+/// The user of a deputy, with an unscoped credential.
 fn person_of(scene: &Scene, deputy: Deputy) -> &crate::platform::Person {
     match deputy {
         Deputy::Administrator => &scene.administrator,

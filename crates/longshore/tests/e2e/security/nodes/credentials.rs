@@ -1,4 +1,4 @@
-//! What the certificate of a tenant's node is good for beside its Node and pods, and how long.
+//! Rights of a tenant node's certificate beyond its Node and pods, and the lifetime of the certificate.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn tenants_node_writes_events_into_another_tenants_namespace() {
     cluster.removes(format!("/api/v1/namespaces/default/events/{name}"));
     write("default", own).await.unwrap();
     write(&attacker.tenant, pod("mine")).await.unwrap();
-    // Another's event does not become its own.
+    // The node cannot take over another tenant's event.
     let events: Api<Event> = Api::namespaced(attacker.admin.clone(), &victim.namespace);
     events.create(&PostParams::default(), &event("theirs", &victim.namespace, &pod("x"))).await.unwrap();
     let taken = Patch::Merge(json!({"message": "changed"}));
@@ -106,12 +106,13 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
     cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
     let renewal = csrs.create(&PostParams::default(), &csr).await;
     if matches!(target(), Target::Embedded) {
-        // Every request of the node is refused.
+        // Every request of the node is rejected.
         forbidden("its Node", Api::<Node>::all(attacker.node.clone()).get_opt(&attacker.name).await);
         forbidden("the next certificate", renewal);
         return;
     }
-    // A real cluster knows nothing of accounts: its controller may approve the request of every node, but for the policy.
+    // A real cluster does not know accounts: without the admission policy its controller could approve every node's
+    // request.
     renewal.unwrap();
     let requests: Api<CertificateSigningRequest> = Api::all(attacker.admin.clone());
     let decided = async || {
@@ -160,7 +161,7 @@ async fn tenants_node_asks_for_no_lifetime_to_get_certificates_of_a_year() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
-    // On other clusters the lifetime of the certificate is the bound.
+    // On other clusters access ends with the certificate's lifetime.
     if !only_on_embedded() {
         return;
     }
@@ -185,7 +186,7 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
     let renewal = csrs.create(&PostParams::default(), &csr).await;
     forbidden("the next certificate", renewal);
 
-    // Another machine takes the name, by another token. Certificates tell seconds apart.
+    // Another machine takes the name with another token. Certificate times have a resolution of one second.
     let token = format!("bootstrap-token-{}", Script::of(&visitor).await.token_id());
     let secrets: Api<Secret> = Api::namespaced(attacker.admin.clone(), "kube-system");
     secrets.delete(&token, &DeleteParams::default()).await.unwrap();
@@ -196,7 +197,7 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
         Err(kube::Error::Api(status)) => assert_eq!(status.code, 401, "{status:?}"),
         other => panic!("{other:?}"),
     }
-    // A Node that was deleted by mistake is created again, and its machine goes on.
+    // A Node that was deleted by mistake is created again, and its kubelet continues.
     let first = successor.nodes().get(&successor.name).await.unwrap().metadata.uid;
     successor.nodes().delete(&successor.name, &DeleteParams::default()).await.unwrap();
     until("the platform created the Node again", async || {

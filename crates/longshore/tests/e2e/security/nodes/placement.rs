@@ -1,4 +1,4 @@
-//! Whose pods run on a tenant's node, and what the node reads of them and of others.
+//! Pods that may run on a tenant's node, and objects that the node may read.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -22,7 +22,8 @@ fn parsed<T: DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-/// An operator's DaemonSet `agent` with a Secret, a ServiceAccount and a toleration of everything, on the nodes with the label `e2e`.
+/// An operator's DaemonSet `agent` with a Secret, a ServiceAccount and a toleration of all taints, on nodes with the
+/// label `e2e`.
 async fn deploy_agent(admin: &kube::Client, namespace: &str, label: &str) {
     let params = PostParams::default();
     let secret = parsed(json!({"metadata": {"name": "credentials"}, "stringData": {"password": "secret"}}));
@@ -39,7 +40,7 @@ async fn deploy_agent(admin: &kube::Client, namespace: &str, label: &str) {
     Api::<DaemonSet>::namespaced(admin.clone(), namespace).create(&params, &set).await.unwrap();
 }
 
-/// A node of the cluster's operator, which sorts behind every tenant's.
+/// A node of the cluster operator, which sorts after the tenants' nodes.
 async fn operators_node(cluster: &Cluster, name: &str, label: &str) {
     cluster.removes(format!("/api/v1/nodes/{name}"));
     let nodes: Api<Node> = Api::all(cluster.client().await);
@@ -79,7 +80,7 @@ async fn daemonset_that_tolerates_everything_stays_off_a_tenants_node_until_it_i
     let bound = with(&attacker.admin, http::Method::POST, &at, "application/json", binding.to_string()).await;
     assert!(bound.code == 403 && bound.text.contains(POLICY), "{}", bound.text);
 
-    // What the pod would have given to the node stays unread.
+    // The node cannot read the objects that the pod would have referred to.
     let secrets: Api<Secret> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
     forbidden("the Secret of a foreign pod", secrets.get("credentials").await);
     let accounts: Api<ServiceAccount> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
@@ -98,7 +99,7 @@ async fn daemonset_that_tolerates_everything_stays_off_a_tenants_node_until_it_i
     })
     .await;
     until("the node reads the Secret of its pod", async || secrets.get("credentials").await.ok()).await;
-    // Others of the namespace are not allowed with it.
+    // Other pods of the namespace stay rejected.
     let placed = foreign_pod("placed", &json!({"nodeName": attacker.name}));
     let refused = forbidden("another pod", pods.create(&PostParams::default(), &placed).await);
     assert!(refused.contains(POLICY), "{refused}");
@@ -165,7 +166,7 @@ async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
         forbidden(namespace, maps(namespace).list(&ListParams::default()).await);
     }
     forbidden("all Secrets", Api::<Secret>::all(attacker.node.clone()).list(&ListParams::default()).await);
-    // Kubernetes gives the Services of the cluster to every node; EndpointSlices go to the identity of kube-proxy only.
+    // Kubernetes lets every node read the cluster's Services; EndpointSlices are for the identity of kube-proxy only.
     Api::<Service>::all(attacker.node.clone()).list(&ListParams::default()).await.unwrap();
     let slices = Api::<EndpointSlice>::all(attacker.node.clone()).list(&ListParams::default()).await;
     forbidden("all EndpointSlices", slices);
