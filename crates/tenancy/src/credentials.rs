@@ -33,7 +33,7 @@ impl Tenancy {
         if own {
             actor.themselves()?;
             let known = self.recognise(user.as_str(), old.unwrap_or_default(), from).await;
-            // The caller is signed in: only this field is wrong.
+            // The caller is authenticated: only the old password is wrong.
             known.map_err(|error| match error {
                 Error::WrongCredentials => Error::WrongOldSecret,
                 other => other,
@@ -147,7 +147,7 @@ pub(crate) async fn revoke_credentials(
     recreate_service_account(client, user).await
 }
 
-/// A new UID ends all tokens. The provisioner creates it, too, where this is cut off in between.
+/// Recreates the ServiceAccount: its new UID invalidates all its tokens. If this is interrupted, the User controller creates it.
 async fn recreate_service_account(client: kube::Client, user: &UserId) -> Result<(), Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, SYSTEM_NAMESPACE);
     let Some(found) = accounts.get_opt(user.as_str()).await? else { return Ok(()) };
