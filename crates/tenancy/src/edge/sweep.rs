@@ -1,4 +1,4 @@
-//! What joining leaves behind: tokens that are over, names of older nodes. Requests that were decided are taken away by the cluster.
+//! Garbage collection of join tokens, their roles, and names of older nodes. The cluster itself deletes decided requests.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -34,7 +34,7 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Roles of join tokens that are gone.
+    /// Deletes roles whose join token is deleted.
     async fn sweep_token_roles(&self) -> Result<(), Error> {
         let client = self.0.clients.own();
         let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
@@ -73,7 +73,7 @@ impl Tenancy {
     }
 }
 
-/// Gone already, or changed by somebody who uses it: another time.
+/// Ignores objects that are deleted or were changed concurrently: the next round handles those.
 fn gone(done: Result<(), kube::Error>) -> Result<(), Error> {
     match done {
         Err(error) if is_code(&error, 404) || is_code(&error, 409) => Ok(()),

@@ -1,17 +1,17 @@
-//! What pods may not do in workspaces that are allowed `hostPorts`.
+//! Admission policy for pods in workspaces that are allowed `hostPorts`.
 //!
-//! Pod Security refuses a `hostPort` at every level but `privileged`, so the namespaces of such a workspace are `privileged` to it, and this policy
-//! refuses everything else that the level `baseline` does (of Kubernetes 1.36, without the exceptions for user namespaces).
+//! Pod Security denies a `hostPort` at every level except `privileged`, so the namespaces of such a workspace have that level. This policy
+//! denies everything else that the level `baseline` does (of Kubernetes 1.36, without the exceptions for user namespaces).
 //!
-//! The platform labels a namespace `privileged` only where the binding of this policy is there ([`NAME`]): the manifests of an older version do
-//! not have it.
+//! The platform labels a namespace `privileged` only if the binding of this policy exists ([`NAME`]): manifests of an older version lack
+//! it.
 
 use kube_types::workspace::Allowance;
 use serde_json::{Value, json};
 
 use super::policy::policy;
 
-/// The policy and its binding.
+/// The name of the policy and of its binding.
 pub(crate) const NAME: &str = "longshore-host-ports";
 
 const CAPABILITIES: [&str; 13] = [
@@ -56,7 +56,7 @@ pub(super) fn objects() -> [Value; 2] {
             "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource], "scope": "Namespaced",
         })
     };
-    // Nothing else of a Pod that is looked at here can be changed.
+    // Other updates of a Pod cannot change the fields that are checked here.
     let rules =
         json!({ "resourceRules": [rule("CREATE", "pods"), rule("UPDATE", "pods/ephemeralcontainers")] });
     let [mut policy, binding] = policy(NAME, rules, None, &baseline());

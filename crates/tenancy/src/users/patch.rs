@@ -1,4 +1,4 @@
-//! What may be changed of an account, and what may stand there.
+//! Validated changes of an account.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use kube_types::User;
 
 use crate::Error;
 
-/// What may be changed of an account. The first four only an administrator may; the others its owner too.
+/// A change of an account. The first four fields are reserved for administrators; owners may change the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPatch {
     pub disabled: Option<bool>,
-    /// In days; 0: without end.
+    /// In days; 0: no expiry.
     pub valid_days: Option<i64>,
     pub max_nodes: Option<i64>,
     pub platform: Option<BTreeSet<PlatformRole>>,
