@@ -94,7 +94,7 @@ pub(super) fn by_a_tenant() -> String {
     let person = starts("'longshore:user:'");
     // Ids begin with `u`; the name of the platform's own ServiceAccount does not.
     let by_kubeconfig = starts(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
-    // `namespaceObject` is not available in match conditions, and `request.namespace` not everywhere, as it is a reserved word.
+    // `namespaceObject` and `request.namespace` (`namespace` is a reserved word) are not available here in every cluster.
     let program =
         starts("'system:serviceaccount:' + (object != null ? object : oldObject).metadata.namespace + ':'");
     format!("{person} || {by_kubeconfig} || {program}")

@@ -387,11 +387,11 @@ mod tests {
             // recorded, found (UID, label, created for), ownership
             (true,  Some(found("a", "acme",  "1")), ours()),
             (true,  Some(found("a", "acme",  "")),  ours()),
-            (true,  Some(found("b", "acme",  "1")), Taken), // another in its place, with our marks
-            (true,  Some(found("a", "",      "1")), Taken), // somebody took our label off
+            (true,  Some(found("b", "acme",  "1")), Taken), // replaced, with our label and annotation
+            (true,  Some(found("a", "",      "1")), Taken), // without our label
             (true,  Some(found("a", "other", "1")), Taken),
             (true,  None,                           Absent),
-            (false, Some(found("a", "acme",  "1")), ours()), // made, and not recorded yet
+            (false, Some(found("a", "acme",  "1")), ours()), // created, but not recorded yet
             (false, Some(found("a", "acme",  "2")), Taken),  // of a former workspace of this name
             (false, Some(found("a", "acme",  "")),  Taken),
             (false, Some(found("a", "",      "1")), Taken),
