@@ -133,6 +133,7 @@ async fn accounts(client: &kube::Client) -> Result<Vec<Account>, Error> {
     Ok(pages::all(&users, &ListParams::default(), |user| Account::of(&user)).await?)
 }
 
+/// Lists the accounts with the platform role `Admin` that are not being deleted, each with its credentials.
 async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>, Error> {
     let secrets = secrets::api(client.clone());
     let mut admins = Vec::new();
@@ -145,6 +146,7 @@ async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>,
     Ok(admins)
 }
 
+/// Creates the User of the first administrator.
 async fn make(client: &kube::Client, max_nodes: i64) -> Result<Account, Error> {
     let id = new_user_id();
     let spec = UserSpec {

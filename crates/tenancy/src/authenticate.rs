@@ -31,6 +31,7 @@ impl Tenancy {
         }
     }
 
+    /// Authenticates by one of our tokens.
     fn by_token(&self, text: &str) -> Result<Actor, Error> {
         let now = self.0.clock.now();
         let known = tokens::parse(text).and_then(|id| self.0.directory.token(&id));
@@ -42,6 +43,7 @@ impl Tenancy {
         Ok(actor)
     }
 
+    /// Authenticates by a session cookie. Unsafe requests also need the CSRF token.
     fn by_session(&self, cookie: &str, csrf: Option<&str>, is_unsafe: bool) -> Result<Actor, Error> {
         let (session, key) = self.0.keys.open(cookie).ok_or(Error::NotSignedIn)?;
         let directory = &self.0.directory;

@@ -75,6 +75,7 @@ impl Feeds {
     }
 }
 
+/// The state that clones and background tasks share.
 struct Shared {
     index: RwLock<Index>,
     /// Notifies of every change.
@@ -133,6 +134,7 @@ impl Directory {
         self.shared.index.read().workspaces().cloned().collect()
     }
 
+    /// The workspaces of an account, each with its role.
     pub fn memberships(&self, id: &UserId) -> BTreeMap<WorkspaceName, WorkspaceRole> {
         self.shared.index.read().memberships(id)
     }
@@ -169,6 +171,7 @@ impl Directory {
         tokens
     }
 
+    /// The epoch of an account's credentials.
     pub fn epoch(&self, id: &UserId) -> Option<u64> {
         self.shared.index.read().credentials(id).map(|credentials| credentials.epoch)
     }
@@ -231,6 +234,7 @@ impl Shared {
         runtime().spawn("directory", name, move || self.clone().go_on(changes.clone(), enter))
     }
 
+    /// Applies the changes of a watch until it ends.
     async fn go_on<K>(self: Arc<Self>, changes: Arc<Mutex<Changes<K>>>, enter: fn(&mut Index, &Change<K>)) {
         let mut changes = changes.lock().await;
         while let Some(change) = changes.next().await {

@@ -29,8 +29,11 @@ pub const AUDIENCE: &str = "longshore";
 
 /// The length limit of a token. Kubernetes issues no longer ones.
 const LONGEST: usize = 8 * 1024;
+/// How long a positive review result is cached.
 const GOOD_FOR: SignedDuration = SignedDuration::from_mins(1);
+/// How long a negative review result is cached.
 const BAD_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// The capacity of the cache.
 const REMEMBERED: usize = 1000;
 /// The limit of concurrent `TokenReview` requests. Further callers get [`Error::Throttled`].
 const AT_ONCE: usize = 16;
@@ -40,6 +43,7 @@ type Known = (String, String);
 /// Review results by token digest: the ServiceAccount, if the token is valid, and the expiry of the cache entry.
 type Answers = HashMap<[u8; 32], (Option<Known>, Timestamp)>;
 
+/// Token reviews with a cache and a concurrency limit.
 pub(crate) struct Reviews {
     client: kube::Client,
     clock: Arc<dyn Clock>,
@@ -52,6 +56,7 @@ impl Reviews {
         Self { client, clock, answers: Mutex::default(), asking: Semaphore::new(AT_ONCE) }
     }
 
+    /// Returns the ServiceAccount of a token, from the cache or by a `TokenReview`.
     async fn review(&self, token: &str) -> Result<Option<Known>, Error> {
         if !is_token(token) {
             return Ok(None);
@@ -74,6 +79,7 @@ impl Reviews {
         Ok(answer)
     }
 
+    /// Requests a `TokenReview` from Kubernetes.
     async fn ask(&self, token: &str) -> Result<Option<Known>, Error> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![AUDIENCE.to_owned()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -129,6 +135,7 @@ fn actor(directory: &Directory, namespace: String, name: String) -> Actor {
 }
 
 impl Tenancy {
+    /// Authenticates by a ServiceAccount token.
     pub(crate) async fn by_kubernetes(&self, token: &str) -> Result<Actor, Error> {
         let (namespace, name) = self.0.reviews.review(token).await?.ok_or(Error::NotSignedIn)?;
         Ok(actor(&self.0.directory, namespace, name))

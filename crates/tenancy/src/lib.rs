@@ -128,6 +128,7 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct Tenancy(Arc<Inner>);
 
+/// The state that clones of [`Tenancy`] share.
 struct Inner {
     clients: Clients,
     directory: Directory,
@@ -140,6 +141,7 @@ struct Inner {
     reviews: Reviews,
 }
 
+/// Why the platform cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the cluster did not tell who there is within {} s", .0.as_secs())]

@@ -112,7 +112,7 @@ impl Tenancy {
         self.remove_member_with(actor, name, user, Bindings::Delete).await
     }
 
-    /// As [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of its tenants.
+    /// Like [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of tenants.
     pub async fn remove_member_with(
         &self,
         actor: &Actor,
@@ -211,6 +211,7 @@ fn is_removal_pending(workspace: &Workspace) -> bool {
     workspace.status.as_ref().is_none_or(|status| status.member_left != left)
 }
 
+/// Refuses personal workspaces.
 pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
     if is_personal(workspace) {
         let name = workspace.name_any();
@@ -219,6 +220,7 @@ pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses workspaces without an admin.
 fn has_admin(workspace: &Workspace) -> Result<(), Error> {
     if !workspace.spec.members.iter().any(|member| member.role == WorkspaceRole::Admin.as_str()) {
         let name = workspace.name_any();

@@ -213,6 +213,7 @@ fn any_refers(subjects: Option<&Vec<Subject>>, name: &str) -> bool {
     subjects.into_iter().flatten().any(|subject| refers(subject, name))
 }
 
+/// Whether a subject of a binding names a workspace's group or a namespace's ServiceAccount of this name.
 fn refers(subject: &Subject, name: &str) -> bool {
     let of_workspace = subject
         .name

@@ -26,6 +26,7 @@ const COME_BACK: u64 = 2;
 const NOBODYS: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$G4zOtPmUW1jlgnpZLYZ2sg$F9Yj2nvGadk2BqCJDCJjoXDAuB06zMkUfE8qWwi7eFI";
 
+/// Hashes and verifies passwords with bounded concurrency.
 pub(crate) struct Hasher {
     admitted: Arc<Semaphore>,
     working: Arc<Semaphore>,

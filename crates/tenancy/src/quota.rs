@@ -27,10 +27,11 @@ pub struct QuotaInfo {
     /// The resourceVersion of the workspace.
     pub version: String,
     pub quota: Amounts,
-    /// The first namespace first.
+    /// The first namespace of the workspace comes first.
     pub namespaces: Vec<NamespaceQuota>,
 }
 
+/// The quota of one namespace and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceQuota {
     pub name: String,
@@ -50,6 +51,7 @@ pub struct QuotaPatch {
 }
 
 impl Tenancy {
+    /// The quota of a workspace and its use per namespace.
     pub async fn quota(&self, actor: &Actor, name: &WorkspaceName) -> Result<QuotaInfo, Error> {
         let WorkspaceInfo { version, quota, namespaces, .. } = self.workspace(actor, name)?;
         let known = self.0.directory.workspace(name);

@@ -85,6 +85,7 @@ impl Tenancy {
         self.make_account(registration).await
     }
 
+    /// Creates an account and waits until it is ready, for at most `visitor_patience`.
     async fn make_account(&self, registration: Registration) -> Result<Registered, Error> {
         let Registration { email, phone, organization, password } = registration;
         let is_anothers = |login| self.0.directory.by_login(login).is_some();

@@ -94,6 +94,7 @@ impl Credentials {
     }
 }
 
+/// Seconds since 1970-01-01; zero for earlier times.
 fn seconds(now: Timestamp) -> u64 {
     u64::try_from(now.as_second()).unwrap_or_default()
 }

@@ -127,6 +127,7 @@ impl Key {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
     }
 
+    /// Whether `given` is the CSRF token of this session. Compares in constant time.
     pub fn is_csrf(&self, id: &SessionId, given: &str) -> bool {
         let given = if given.len() <= LONGEST { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
         given.is_some_and(|given| hmac::verify(&self.0, csrf_text(id).as_bytes(), &given).is_ok())

@@ -21,6 +21,7 @@ use crate::{Error, Settings, Tenancy, manifests, provision};
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// An embedded cluster with the platform and its running controllers.
 pub(crate) struct Stage {
     pub world: World,
     pub clock: HeldClock,
@@ -28,6 +29,7 @@ pub(crate) struct Stage {
     provision: AbortHandle,
 }
 
+/// Settings with open registration.
 pub(crate) fn open() -> Settings {
     Settings { registration_open: true, ..Settings::default() }
 }

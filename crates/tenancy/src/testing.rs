@@ -22,6 +22,7 @@ use crate::{Settings, SignedIn, Tenancy, manifests};
 pub const PASSWORD: &str = "correct horse battery";
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// An embedded cluster with the platform, without its controllers.
 pub struct Stage {
     pub world: World,
     pub clock: HeldClock,

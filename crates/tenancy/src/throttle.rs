@@ -23,7 +23,9 @@ enum Act {
     Register,
 }
 
+/// The period in which attempts are counted.
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);
+/// The capacity of the table.
 const REMEMBERED: usize = 20_000;
 
 impl Act {
@@ -50,6 +52,7 @@ struct Row {
     pending: usize,
 }
 
+/// Counts attempts per kind of operation and client address.
 pub(crate) struct Throttle {
     clock: Arc<dyn Clock>,
     rows: Mutex<Rows>,
@@ -110,6 +113,7 @@ impl Throttle {
     }
 }
 
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Failed,

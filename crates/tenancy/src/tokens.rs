@@ -29,6 +29,7 @@ const SECRET_BYTES: usize = 32;
 /// 32 bytes in base64url without padding.
 const SECRET_LENGTH: usize = 43;
 
+/// Login tokens come with the account; API tokens are created by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     Login,

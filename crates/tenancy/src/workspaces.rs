@@ -79,7 +79,7 @@ impl Tenancy {
         self.create_workspace_as(actor, name, display, Reissue::Refused).await
     }
 
-    /// As [`Tenancy::create_workspace`], also with a retired name of another owner if an administrator of the platform confirms it.
+    /// Like [`Tenancy::create_workspace`], also with a retired name of another owner if an administrator of the platform confirms it.
     pub async fn create_workspace_as(
         &self,
         actor: &Actor,

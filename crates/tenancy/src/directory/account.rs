@@ -105,6 +105,7 @@ impl Account {
         })
     }
 
+    /// Whether the account has expired, by its status or by the clock.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expired || self.expires.is_some_and(|expires| expires <= now)
     }
@@ -140,6 +141,7 @@ impl Account {
     }
 }
 
+/// Normalises a contact address. `None` if it is empty.
 fn contact(text: &str) -> Option<String> {
     if text.is_empty() { None } else { Some(normal(text)) }
 }

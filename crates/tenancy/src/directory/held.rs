@@ -10,6 +10,7 @@ use kube_types::marks;
 use crate::secrets::Credentials;
 use crate::tokens::TokenRecord;
 
+/// The cached part of a Secret that belongs to a user.
 pub(crate) struct Held {
     /// The owner that its label names.
     pub owner: Option<UserId>,

@@ -14,6 +14,7 @@ use super::workspace::WorkspaceRecord;
 use crate::secrets::Credentials;
 use crate::tokens::TokenRecord;
 
+/// Accounts, workspaces, credentials and tokens by their keys.
 #[derive(Default)]
 pub(super) struct Index {
     /// By object name.
@@ -154,6 +155,7 @@ impl Index {
         self.ids.0.get(id)?.first()
     }
 
+    /// Finds an account by a normalised login name.
     pub fn by_login(&self, normal: &str) -> Option<&Arc<Account>> {
         let by_id = normal.parse().ok().and_then(|id| self.account(&id));
         let claimed = self.logins.0.get(normal).and_then(|claims| claims.first());

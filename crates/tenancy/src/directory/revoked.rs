@@ -40,6 +40,7 @@ impl Shared {
         same && roles && self.is_credential_good(then)
     }
 
+    /// Whether the token or session of the actor is still valid.
     fn is_credential_good(&self, then: &Actor) -> bool {
         let (time, index) = (self.clock.now(), self.index.read());
         match (&then.via, then.id()) {

@@ -58,6 +58,7 @@ impl Names {
         older.or_else(|| owner_by_prefix(name))
     }
 
+    /// Whether the name is that of an older node.
     pub fn is_older(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -67,6 +68,7 @@ impl Names {
         self.0.iter().filter(move |(_, (owner, _))| owner == id).map(|(name, _)| name.as_str())
     }
 
+    /// The names of all older nodes.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }

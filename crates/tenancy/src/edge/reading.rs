@@ -41,6 +41,7 @@ pub(crate) fn role(token: &JoinToken, mut requests: Vec<String>, request: &str) 
     })
 }
 
+/// The ClusterRoleBinding of the role to the token's user.
 pub(crate) fn binding(token: &JoinToken) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata(token),

@@ -16,6 +16,7 @@ pub(crate) fn rule(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: 
     }
 }
 
+/// Checks the rules in order. Returns the first violation.
 fn weigh(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: Timestamp) -> Result<Program, Denial> {
     let owner = owner.filter(|owner| owner.open).ok_or(Denial::AccountClosed)?;
     holds(asked.is_for_a_client(), Denial::WrongUsages)?;

@@ -11,14 +11,19 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::token::JOINERS;
 
+/// The signer of kubelets' client certificates.
 pub(crate) const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// The signer of other client certificates, such as yurthub's.
 pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 /// The longest lifetime of a tenant node's certificate. It bounds a node's access after its account is closed.
 pub(crate) const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// Signers begin the validity a few minutes in the past.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(10);
+/// The prefix of a node's user name.
 const NODE: &str = "system:node:";
+/// The group of nodes.
 const NODES: &str = "system:nodes";
+/// The organization in certificates of yurthub.
 const HUB: &str = "openyurt:yurthub";
 
 /// The programs of an edge node with a certificate.
@@ -166,6 +171,7 @@ impl Asked {
 }
 
 impl Subject {
+    /// Parses a PEM certificate request and verifies its self-signature.
     fn read(pem: &[u8]) -> Option<Self> {
         let (rest, block) = parse_x509_pem(pem).ok()?;
         let alone = block.label == "CERTIFICATE REQUEST" && rest.iter().all(u8::is_ascii_whitespace);

@@ -26,6 +26,7 @@ pub(crate) struct Known<'a> {
     pub exists: bool,
 }
 
+/// The account in the view of the rules.
 pub(crate) struct Account<'a> {
     pub id: &'a UserId,
     pub namespace: &'a str,
@@ -35,12 +36,14 @@ pub(crate) struct Account<'a> {
     pub joined: &'a [JoinedNode],
 }
 
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling {
     Grant { node: String, program: Program },
     Deny(Denial),
 }
 
+/// Why a request is denied. The text becomes the message of the request's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denial {
     #[error("the join token is not good any more: get a new join script")]
@@ -95,6 +98,7 @@ pub(crate) fn rule(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Ruling {
     }
 }
 
+/// Checks the rules in order. Returns the first violation.
 fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Program), Denial> {
     let token = known.token.ok_or(Denial::TokenGone)?;
     let account = known.account.as_ref().ok_or(Denial::AccountClosed)?;
@@ -130,6 +134,7 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     grant
 }
 
+/// Returns `denial` unless `fact` holds.
 pub(super) fn holds(fact: bool, denial: Denial) -> Result<(), Denial> {
     if fact { Ok(()) } else { Err(denial) }
 }

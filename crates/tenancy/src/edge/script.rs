@@ -102,6 +102,7 @@ fn prepared(tool: &JoinTool, what: &str) -> String {
     script
 }
 
+/// Unpacks the downloaded archive, or uses the download as the program. Sets `$tool`.
 fn unpacked(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     if [".tar.gz", ".tgz"].iter().any(|end| path.ends_with(end)) {

@@ -14,12 +14,14 @@ use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy, pages};
 
 impl Tenancy {
+    /// Collects all garbage of joining. Called periodically.
     pub(crate) async fn sweep_edge(&self) -> Result<(), Error> {
         self.sweep_join_tokens().await?;
         self.sweep_token_roles().await?;
         self.sweep_names().await
     }
 
+    /// Deletes expired join tokens, and those of accounts that do not exist.
     async fn sweep_join_tokens(&self) -> Result<(), Error> {
         let (tokens, now) = (token::api(self.0.clients.own()), self.0.clock.now());
         let over = |secret: Secret| {
@@ -58,6 +60,7 @@ impl Tenancy {
         Ok(())
     }
 
+    /// Drops names of older nodes that no longer need to be reserved.
     async fn sweep_names(&self) -> Result<(), Error> {
         let maps = names::api(self.0.clients.own());
         let Some(map) = maps.get_opt(NAMES).await? else { return Ok(()) };

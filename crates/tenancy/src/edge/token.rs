@@ -33,6 +33,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// A token with less time left is not issued again, unless the account ends sooner.
 const NEARLY: SignedDuration = SignedDuration::from_hours(1);
 
+/// A join token of an account.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JoinToken {
     pub id: String,
@@ -96,6 +97,7 @@ impl JoinToken {
         self.expires <= now
     }
 
+    /// Whether the token has admitted this node name.
     pub fn has_let_in(&self, node: &str) -> bool {
         self.let_in.iter().any(|name| name == node)
     }

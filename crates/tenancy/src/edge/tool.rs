@@ -20,6 +20,7 @@ pub enum JoinTool {
     },
 }
 
+/// Why the settings of the join tool are invalid. The text names the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
     #[error("a plain address that begins with https://")]

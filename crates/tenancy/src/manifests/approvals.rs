@@ -68,6 +68,7 @@ fn conditions(name: &str, requested: &str) -> Value {
     ])
 }
 
+/// Validation: the approver is the platform or an administrator of the cluster.
 fn approved() -> Value {
     let administrator = ADMINISTRATORS.map(|group| format!("'{group}' in request.userInfo.groups"));
     json!([{

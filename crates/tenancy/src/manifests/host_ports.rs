@@ -14,6 +14,7 @@ use super::policy::policy;
 /// The name of the policy and of its binding.
 pub(crate) const NAME: &str = "longshore-host-ports";
 
+/// Capabilities that `baseline` permits to add.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -30,6 +31,7 @@ const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
+/// Sysctls that `baseline` permits.
 const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -45,9 +47,11 @@ const SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
+/// `SELinux` types that `baseline` permits.
 const SELINUX_TYPES: [&str; 5] =
     ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
+/// The prefix of annotations with the `AppArmor` profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 pub(super) fn objects() -> [Value; 2] {
@@ -99,6 +103,7 @@ fn one_of(values: &[&str]) -> String {
     format!("$ in ['{}']", values.join("', '"))
 }
 
+/// Validations equivalent to the level `baseline`, except for host ports.
 fn baseline() -> Value {
     let namespaces = ["hostNetwork", "hostPID", "hostIPC"].map(|field| unset_or("object.spec", field, "!$"));
     let handlers =

@@ -1,16 +1,17 @@
 //! Admission policies that restrict nodes where Kubernetes' `NodeRestriction` does not. They match by user name only, as a policy gets no
 //! other data of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
 //!
-//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers with its owner's label and
-//! taints or not at all.
+//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers only with its
+//! owner's label and taints.
 //!
-//! `longshore-tenant-node-pods`: a tenant's node mirrors static pods in its tenant's namespaces only. The one exception is OpenYurt's proxy,
-//! `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
+//! `longshore-tenant-node-pods`: a tenant's node mirrors static pods only in its tenant's namespaces. The one exception is OpenYurt's
+//! proxy, `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
 //!
-//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and in `default` small ones about its own Node.
+//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and in `default` Events of bounded size about
+//! its own Node.
 //!
-//! `longshore-tenant-node-requests`: a tenant's node requests certificates of nodes only, in requests of bounded size, because no quota counts
-//! cluster-scoped objects. [`super::joiners`] has the same for join tokens.
+//! `longshore-tenant-node-requests`: a tenant's node requests only certificates of nodes, in requests of bounded size, because no quota
+//! counts cluster-scoped objects. [`super::joiners`] has the same for join tokens.
 //!
 //! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, except its Lease, its `CSINode`,
 //! requests for its certificates, and objects that Kubernetes ties to pods bound to it.
@@ -173,6 +174,7 @@ fn nodes() -> Value {
     }])
 }
 
+/// Validations: a node keeps its owner's label and taints, and its pool labels.
 fn owners() -> Value {
     let label = |object: &str, label: &str| {
         format!(
@@ -253,6 +255,7 @@ fn pods() -> Value {
     }])
 }
 
+/// Validation: mirror pods are in the tenant's namespaces, or the pod of yurthub.
 fn mirrors() -> Value {
     let hub = "(namespaceObject.metadata.name == 'kube-system' && object.metadata.name == 'yurt-hub-' + variables.node && \
                has(object.metadata.labels) && object.metadata.labels.all(key, key == 'k8s-app' && object.metadata.labels[key] == 'yurt-hub'))";
@@ -287,6 +290,7 @@ fn bounded_metadata() -> String {
     format!("{} && {managed}", empty.join(" && "))
 }
 
+/// Validations: Events are in the tenant's namespaces, or bounded ones about the node itself in `default`.
 fn about_itself() -> Value {
     // `regarding` in events.k8s.io is `involvedObject` in the core group.
     let about = |event: &str, field: &str| {
@@ -370,6 +374,7 @@ pub(super) fn bounded_requests(signers: &[&str]) -> Value {
     ])
 }
 
+/// All resources and subresources, in all scopes.
 fn everything_else() -> Value {
     // `*` alone matches no subresources.
     json!([{
@@ -377,6 +382,7 @@ fn everything_else() -> Value {
     }])
 }
 
+/// Validation: only resources that `NodeRestriction` limits, or objects in the tenant's namespaces.
 fn nothing_else() -> Value {
     // NodeRestriction limits these to the node itself, or to pods that are bound to it.
     let objects: [(&str, &[&str]); 6] = [

@@ -61,6 +61,7 @@ fn rules() -> Value {
     json!([rule(&["CREATE"], &["pods", "bindings"]), rule(&["CREATE", "UPDATE"], &["pods/binding"])])
 }
 
+/// Validation: the pod is the tenant's, a mirror pod of the node, or of an allowed DaemonSet.
 fn placed() -> Value {
     let labels = "namespaceObject.metadata.labels";
     let own =

@@ -89,6 +89,7 @@ pub(super) fn policy(
     [policy, binding]
 }
 
+/// CEL: a tenant sends the request, as a user or as a ServiceAccount of the namespace.
 pub(super) fn by_a_tenant() -> String {
     let starts = |prefix: &str| format!("request.userInfo.username.startsWith({prefix})");
     let person = starts("'longshore:user:'");
@@ -100,6 +101,7 @@ pub(super) fn by_a_tenant() -> String {
     format!("{person} || {by_kubeconfig} || {program}")
 }
 
+/// Validations of `longshore-provisioned`.
 fn guarding() -> Value {
     let labelled = |object: &str, label: &str| {
         format!("{object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels")
@@ -141,6 +143,7 @@ fn guarding() -> Value {
     ])
 }
 
+/// Validations of `longshore-requested`.
 fn requested() -> Value {
     let has = |object: &str| format!("({object} == null || !has({object}.spec.requestRef))");
     json!([
@@ -157,6 +160,7 @@ fn requested() -> Value {
     ])
 }
 
+/// Validations of `longshore-nodes`.
 fn placing() -> Value {
     let mirrored =
         "(has(object.spec.nodeName) && request.userInfo.username == 'system:node:' + object.spec.nodeName)";

@@ -4,7 +4,6 @@
 //! Kubernetes does not record who created a RoleBinding: `managedFields` has the name of a program, which the client chooses. So every
 //! RoleBinding of a workspace that names one of its ServiceAccounts and that the platform did not provision may be the member's. They are
 //! listed to the administrator who removes a member, and deleted unless the administrator keeps them.
-//! are listed to the administrator who removes a member, and are deleted unless the administrator keeps them.
 
 use std::collections::BTreeSet;
 

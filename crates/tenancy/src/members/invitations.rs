@@ -132,6 +132,7 @@ impl Claim {
         }
     }
 
+    /// Whether this claim answers the invitation.
     fn fits(&self, invitation: &Invitation) -> bool {
         match self {
             Self::Account(id) => invitation.code_hash.is_empty() && invitation.to == *id,

@@ -13,6 +13,7 @@ use kube::discovery::ApiResource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+/// An object of any watched kind with the compared fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bare {
@@ -37,6 +38,7 @@ impl Bare {
     }
 }
 
+/// Deserializes the used fields of the metadata.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -46,6 +46,7 @@ impl Uninstalling {
         self.since = Some(self.since.map_or(deleted, |since| since.min(deleted)));
     }
 
+    /// Combines both counts, with the earlier deletion time.
     pub fn and(mut self, other: Self) -> Self {
         self.count += other.count;
         self.since = self.since.into_iter().chain(other.since).min();
@@ -126,6 +127,7 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Removes a workspace from the scopes of one token.
     async fn limit_token(
         &self,
         id: domain::ids::TokenId,

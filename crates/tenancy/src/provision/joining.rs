@@ -1,4 +1,4 @@
-//! Controller of CertificateSigningRequests: approves or denies machines that join as nodes of an account, and renewals.
+//! Controller of `CertificateSigningRequest` objects: approves or denies machines that join as nodes of an account, and renewals.
 //!
 //! One request at a time. An approval is recorded before it is given: first in the account's status (against the resourceVersion that was
 //! read, so that no two requests share one slot), then with the token. Then the Node is created with its owner's label and taints, so that
@@ -175,6 +175,7 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
+    /// Denies a request with the reason of the denial.
     async fn deny(&self, csr: &CertificateSigningRequest, denial: Denial) -> Result<(), ProvisionError> {
         self.say(csr, "Denied", &denial.reason(), &denial.to_string()).await?;
         tracing::info!(request.name = csr.name_any(), reason = denial.reason(), "did not let a node in");

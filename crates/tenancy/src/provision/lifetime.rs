@@ -38,6 +38,7 @@ impl Provisioner {
         Ok(ruling)
     }
 
+    /// Whether it is recorded that the cluster's default lifetime is too long.
     async fn signs_too_long(&self) -> Result<bool, ProvisionError> {
         let found = self.records().get_opt(RECORD).await;
         Ok(found.doing(|| format!("read the ConfigMap `{RECORD}`"))?.is_some())

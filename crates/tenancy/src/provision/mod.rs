@@ -1,6 +1,6 @@
 //! Controllers that provision and remove the objects of accounts and workspaces: namespaces, limits, roles, nodes.
 //!
-//! One controller reconciles Users, one Workspaces, one CertificateSigningRequests of machines that join, and one orphaned Nodes. A
+//! One controller reconciles Users, one Workspaces, one the `CertificateSigningRequest` objects of machines that join, and one orphaned Nodes. A
 //! reconcile reads its object (caches hold only the fields that are needed permanently), observes (mostly from caches), decides (pure),
 //! writes (idempotent), and updates status and events. A crash between two writes is harmless: the next reconcile observes again.
 //!
@@ -238,6 +238,7 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
 }
 
 impl Provisioner {
+    /// Waits for the initial lists of all watches.
     async fn synced(&self) {
         futures::join!(
             self.users.synced(),
@@ -275,10 +276,12 @@ impl Provisioner {
         })
     }
 
+    /// The User that owns a personal workspace.
     fn owner_of(&self, workspace: &WorkspaceRecord) -> Option<String> {
         self.user_of(&workspace.owner.parse().ok()?)
     }
 
+    /// The User that a Secret belongs to.
     fn owner_of_secret(&self, held: &Held) -> Option<String> {
         self.user_of(held.owner.as_ref()?)
     }
@@ -306,6 +309,7 @@ impl Provisioner {
         Api::all(self.client.clone())
     }
 
+    /// The API of a kind, in one namespace or cluster-scoped.
     fn pieces(&self, namespace: Option<&str>, kind: PieceKind) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
@@ -313,6 +317,7 @@ impl Provisioner {
         }
     }
 
+    /// Applies a desired object by server-side apply.
     async fn apply(&self, namespace: Option<&str>, piece: &Piece) -> Result<(), ProvisionError> {
         let (name, how) = (piece.name(), PatchParams::apply(FIELD_MANAGER).force());
         let applied =
@@ -357,6 +362,7 @@ impl Provisioner {
     }
 }
 
+/// Describes an operation on an object for errors.
 fn said(verb: &str, kind: PieceKind, name: &str, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("{verb} {kind:?} `{name}` in `{namespace}`"),
@@ -370,10 +376,12 @@ fn object<K>(change: &Change<K>) -> &K {
     }
 }
 
+/// Drops changes that concern no object.
 fn known(keys: impl Stream<Item = Option<String>>) -> impl Stream<Item = String> {
     keys.filter_map(ready)
 }
 
+/// The receiver as a stream.
 fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
     stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }

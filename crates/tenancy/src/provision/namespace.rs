@@ -43,6 +43,7 @@ pub enum PodSecurity {
 }
 
 impl PodSecurity {
+    /// The level of Pod Security Admission.
     fn level(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -189,6 +190,7 @@ pub fn pieces(
     pieces
 }
 
+/// Builder of the desired objects.
 struct Parts<'a> {
     workspace: &'a Workspace,
     namespace: &'a str,

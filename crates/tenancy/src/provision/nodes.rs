@@ -81,6 +81,7 @@ impl Kept {
         self.labelled.as_deref() == Some(id.as_str())
     }
 
+    /// Whether label and taints name this owner.
     fn is_marked(&self, id: &UserId) -> bool {
         self.is_labelled(id) && self.tainted
     }
@@ -104,6 +105,7 @@ enum Fate {
     Drop,
 }
 
+/// Decides about a record by the state of its Node.
 fn fate(record: &JoinedNode, node: Option<&Kept>, now: Timestamp) -> Fate {
     let patience = |since: Timestamp| since.checked_add(WITHIN).ok().filter(|until| now < *until);
     match node {
@@ -252,6 +254,7 @@ impl Provisioner {
         Ok(self.node(name).await?.as_ref().map(Kept::of))
     }
 
+    /// Applies label, taints and pool where they differ, and cordons the node if `cordon` is set.
     async fn mark(
         &self,
         record: &JoinedNode,

@@ -83,6 +83,7 @@ impl Provisioner {
         Ok(requested.doing(doing)?.into_iter().chain(kept.doing(doing)?).chain(deployed).collect())
     }
 
+    /// Removes the workspace's reader annotation.
     async fn drop_reader(&self, package: &Read, own: &str) -> Result<(), ProvisionError> {
         let name = package.name();
         let patch = json!({"metadata": {

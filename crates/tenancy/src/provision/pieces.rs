@@ -80,6 +80,7 @@ impl Piece {
         self.object.name_any()
     }
 
+    /// The hash of the desired object.
     pub fn print(&self) -> Print {
         Print::new(self.kind, &self.object, |field| self.object.data.get(field))
     }

@@ -126,6 +126,7 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Records a name of the workspace as retired. Does nothing for names of personal workspaces.
     async fn retire(
         &self,
         workspace: &Workspace,
@@ -174,6 +175,7 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete secret `{name}`"))
     }
 
+    /// Deletes the account's ServiceAccount if it was created for this User.
     pub(super) async fn remove_service_account(
         &self,
         user: &User,
@@ -190,6 +192,7 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete ServiceAccount `{id}`"))
     }
 
+    /// Removes the account from the members of all shared workspaces.
     async fn leave_workspaces(&self, id: &UserId) -> Result<(), ProvisionError> {
         let all = self.workspaces.all();
         let shared =
@@ -198,6 +201,7 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Removes the account from the members of one workspace, and the label that names it as the creator.
     async fn leave(&self, name: String, id: &UserId) -> Result<(), ProvisionError> {
         let (api, doing) = (self.api::<Workspace>(), || format!("take `{id}` out of workspace `{name}`"));
         let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };

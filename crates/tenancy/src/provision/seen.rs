@@ -30,6 +30,7 @@ struct Shared {
     heard: watch::Sender<usize>,
 }
 
+/// The cached objects.
 #[derive(Default)]
 struct State {
     namespaces: BTreeMap<Arc<str>, Marks>,
@@ -200,6 +201,7 @@ impl Hearing {
 
 type Events = stream::BoxStream<'static, (Source, watcher::Result<Event<Heard>>)>;
 
+/// The watches of namespaces and of all kinds of provisioned objects.
 fn sources(client: &kube::Client) -> Vec<Events> {
     let config = || watcher::Config::default().page_size(PAGE);
     let ours = config().labels(WORKSPACE);
@@ -268,6 +270,7 @@ impl State {
         Some(Changed::Piece { namespace, name })
     }
 
+    /// The cached objects of one watch.
     fn places(&self, source: Source) -> BTreeSet<Place> {
         let Some(kind) = source else {
             return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();

@@ -42,15 +42,18 @@ pub(super) fn administrator_of(binding: &str) -> Option<UserId> {
     binding.strip_prefix("longshore-admin-")?.parse().ok()
 }
 
+/// The assigned id, in the status.
 fn settled(user: &User) -> Option<UserId> {
     user.status.as_ref()?.tenant_id.parse().ok()
 }
 
+/// The announced id, in the annotation.
 fn announced(user: &User) -> Option<UserId> {
     user.annotations().get(TENANT_ID)?.parse().ok()
 }
 
 impl Provisioner {
+    /// Reconciles one User. Idempotent.
     pub(super) async fn sync_user(&self, name: &str) -> Result<Next, ProvisionError> {
         let found = self.api::<User>().get_opt(name).await.doing(|| format!("read user `{name}`"))?;
         let Some(user) = found else { return Ok(Next::Rest) };
@@ -111,6 +114,7 @@ impl Provisioner {
             .is_some_and(|account| Some(account.uid.as_str()) != user.metadata.uid.as_deref())
     }
 
+    /// Writes finalizer, id annotation and namespace name if they differ.
     async fn hold_user(&self, user: &User, id: &UserId) -> Result<User, ProvisionError> {
         let held = user.finalizers().iter().any(|finalizer| finalizer == USER_FINALIZER);
         if held && user.spec.namespace == id.as_str() && announced(user).as_ref() == Some(id) {
@@ -247,6 +251,7 @@ fn person(user: &User, id: &UserId) -> ServiceAccount {
     ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
+/// The ClusterRoleBinding of an administrator to `cluster-admin`.
 fn everything(id: &UserId) -> ClusterRoleBinding {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let metadata = ObjectMeta {

@@ -41,6 +41,7 @@ use crate::secrets::is_code;
 const BINDING_ROUNDS: usize = 5;
 
 impl Provisioner {
+    /// Reconciles one Workspace. Idempotent.
     pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
         let found =
             self.api::<Workspace>().get_opt(name).await.doing(|| format!("read workspace `{name}`"))?;
@@ -103,6 +104,7 @@ impl Provisioner {
             .doing(|| format!("hold workspace `{name}`"))
     }
 
+    /// Reconciles one namespace and its objects.
     async fn provision(
         &self,
         workspace: &Workspace,
@@ -239,6 +241,7 @@ impl Provisioner {
         Ok(standing(workspace, recorded(workspace, name), found.as_ref().map(Marks::of).as_ref()))
     }
 
+    /// Corrects the labels of a namespace.
     async fn label(
         &self,
         mut wanted: Namespace,

@@ -18,6 +18,7 @@ const MOST_RESOURCES: usize = 64;
 /// The limit of an amount: sums of larger ones would not be exact.
 const MOST: i64 = 1_000_000_000_000_000_000;
 
+/// Why a quota cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     #[error("`{0}` is nothing that a quota can limit")]

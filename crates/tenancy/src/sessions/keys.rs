@@ -20,6 +20,7 @@ use crate::secrets::{self, RACES, is_code, random, writing};
 
 pub(crate) const NAME: &str = "session-keys";
 const LENGTH: usize = 32;
+/// The age at which the signing key is rotated.
 const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long to wait until the watch reports a write.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -60,6 +61,7 @@ impl Ring {
     }
 }
 
+/// The session keys with a watch-fed cache.
 pub(crate) struct Keys {
     client: kube::Client,
     feed: Feed<Secret>,
@@ -74,7 +76,7 @@ impl Keys {
         Ring::of(self.feed.get(NAME)?.as_ref())
     }
 
-    /// The key to sign with.
+    /// The current signing key.
     pub async fn current(&self, now: Timestamp) -> Result<Key, Error> {
         match self.ring() {
             Some(ring) => Ok(Key::new(&ring.current)),
@@ -102,6 +104,7 @@ impl Keys {
         Ok(ring)
     }
 
+    /// Creates or rotates the keys if due. Retries on conflict.
     async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
         let secrets = secrets::api(self.client.clone());
         for _ in 0..RACES {

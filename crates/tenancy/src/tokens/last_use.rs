@@ -21,6 +21,7 @@ const OFTEN: SignedDuration = SignedDuration::from_hours(1);
 /// The queue length. A use that finds the queue full is recorded at the token's next use.
 const WAITING: usize = 1024;
 
+/// The queue of uses to record.
 pub(crate) struct LastUse(mpsc::Sender<(TokenId, Timestamp)>);
 
 impl LastUse {
@@ -36,6 +37,7 @@ impl LastUse {
         Self(sender)
     }
 
+    /// Queues a use of the token, unless one was recorded within the last hour.
     pub fn note(&self, token: &TokenRecord, now: Timestamp) {
         if is_worth(token.last_use, now) {
             // A full queue must not delay the request.
@@ -49,6 +51,7 @@ fn is_worth(last: Option<Timestamp>, now: Timestamp) -> bool {
     last.is_none_or(|last| now.duration_since(last).abs() >= OFTEN)
 }
 
+/// Records queued uses until the queue is closed.
 async fn write(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Timestamp)>>>) {
     let mut uses = uses.lock().await;
     // Until the directory has our writes, further uses of the same token are queued.

@@ -47,6 +47,7 @@ impl Tenancy {
         Ok(written)
     }
 
+    /// Releases a claim. A failure is only logged, as an unused claim expires.
     async fn give_back(&self, claimed: &ConfigMap) {
         if let Err(error) = claims::release(self.0.clients.own(), claimed).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "could not give an e-mail address back");

@@ -32,6 +32,7 @@ pub(super) struct Checked {
 }
 
 impl UserPatch {
+    /// Whether the patch changes fields that are reserved for administrators.
     pub(super) fn only_for_administrators(&self) -> bool {
         let Self { disabled, valid_days, max_nodes, platform, organization: _, email: _ } = self;
         disabled.is_some() || valid_days.is_some() || max_nodes.is_some() || platform.is_some()
@@ -57,6 +58,7 @@ impl UserPatch {
 }
 
 impl Checked {
+    /// Applies the changes to a User.
     pub fn enter(&self, user: &mut User) {
         let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
         let spec = &mut user.spec;

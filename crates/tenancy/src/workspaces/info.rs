@@ -23,7 +23,7 @@ pub struct WorkspaceInfo {
     pub role: Option<WorkspaceRole>,
     pub members: usize,
     pub invitations: usize,
-    /// The first is the workspace's own.
+    /// The first one is the namespace that was created with the workspace.
     pub namespaces: Vec<NamespaceInfo>,
     pub quota: Amounts,
     pub clusters: Vec<String>,
@@ -37,6 +37,7 @@ pub struct WorkspaceInfo {
     pub created: Timestamp,
 }
 
+/// A namespace of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
     pub name: String,

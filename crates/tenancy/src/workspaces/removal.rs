@@ -58,6 +58,7 @@ impl Tenancy {
         .await
     }
 
+    /// The grace period of the settings.
     fn grace(&self) -> SignedDuration {
         SignedDuration::try_from(self.0.settings.removal_grace).unwrap_or(SignedDuration::MAX)
     }

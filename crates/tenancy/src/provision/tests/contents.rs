@@ -201,7 +201,7 @@ async fn namespace_that_is_being_deleted_retires_its_name_when_it_is_taken_out()
     until_reached(&world, &Fault::none(), &clock, "retired", is_retired).await;
 }
 
-/// A tenant's finalizer retains a PersistentVolumeClaim: its storage is still in use.
+/// A tenant's finalizer retains a `PersistentVolumeClaim`: its storage is still in use.
 #[tokio::test]
 async fn share_of_a_removed_namespace_returns_when_it_is_gone() {
     let (world, clock) = (world().await, HeldClock::new());

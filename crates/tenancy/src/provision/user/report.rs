@@ -36,6 +36,7 @@ pub(in crate::provision) enum Door {
     Expired,
 }
 
+/// Decides whether the account is open, disabled or expired.
 pub(in crate::provision) fn door(user: &User, now: Timestamp) -> Door {
     match expiry(user) {
         _ if user.spec.disabled => Door::Disabled,
@@ -144,6 +145,7 @@ fn of_time(end: Option<Timestamp>, now: Timestamp) -> [Finding; 2] {
     }
 }
 
+/// The conditions about namespace, access, credentials and readiness.
 fn findings(seen: &Looked<'_>) -> Vec<Finding> {
     let own = seen.workspace.filter(|workspace| *workspace.owner == *seen.id.as_str());
     let workspace = |fact: fn(&WorkspaceRecord) -> bool| own.is_some_and(fact);

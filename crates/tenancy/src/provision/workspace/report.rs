@@ -21,6 +21,7 @@ pub(super) enum Life {
     Over,
 }
 
+/// The phase by the annotation with the removal time.
 pub(super) fn life(workspace: &Workspace, now: Timestamp) -> Life {
     match workspace.annotations().get(REMOVE_AFTER).map(|text| text.parse::<Timestamp>()) {
         None => Life::Open,
@@ -87,6 +88,7 @@ fn deployers(workspace: &Workspace) -> Vec<String> {
     users
 }
 
+/// When a member last lost write access, as the annotation records it.
 fn member_left(workspace: &Workspace) -> &str {
     workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str)
 }
@@ -112,6 +114,7 @@ pub(super) fn bindings_due(workspace: &Workspace) -> bool {
         && (kept.is_empty() || kept != member_left(workspace))
 }
 
+/// The record of a namespace in the workspace's status.
 pub(in crate::provision) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
     let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
     records.find(|record| record.name == name && record.cluster == HOST)
@@ -154,6 +157,7 @@ pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> Work
     status
 }
 
+/// The conditions of a workspace.
 fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done) -> [Finding; 3] {
     let elsewhere = workspace.spec.clusters.iter().find(|cluster| *cluster != HOST);
     let trouble = outcomes.iter().find_map(|(name, outcome)| match outcome {
