@@ -13,7 +13,7 @@ use crate::secrets::{is_code, writing};
 const RACES: usize = 60;
 
 /// Changes the object `name` with `decide`, which gets the current object and may refuse. With `expected`, the object is
-/// changed only at that resourceVersion; otherwise the error is [`Error::Moved`].
+/// changed only at that `resourceVersion`; otherwise the error is [`Error::Moved`].
 pub(crate) async fn change<K>(
     api: &Api<K>,
     name: &str,
@@ -58,7 +58,7 @@ fn not_there<K: Resource<DynamicType = ()>>(name: &str) -> Error {
     Error::NotFound { kind, name: name.to_owned() }
 }
 
-/// Whether the resourceVersion `seen` is at least `written`. Versions are numbers that grow within a kind.
+/// Whether the `resourceVersion` `seen` is at least `written`. Versions are numbers that grow within a kind.
 pub(crate) fn at_least(seen: &str, written: &str) -> bool {
     match (seen.parse::<u64>(), written.parse::<u64>()) {
         (Ok(seen), Ok(written)) => seen >= written,

@@ -53,7 +53,7 @@ pub enum Error {
     Conflict(String),
     #[error("somebody else changed {0} at the same time; look again")]
     Changed(String),
-    /// The caller named a resourceVersion that is no longer current.
+    /// The caller named a `resourceVersion` that is no longer current.
     #[error("{0} is no longer as you saw it; look again")]
     Moved(String),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]

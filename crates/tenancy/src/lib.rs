@@ -68,7 +68,7 @@ pub use directory::{Account, Directory, WorkspaceRecord};
 pub use error::Error;
 pub use sign_in::SignedIn;
 
-/// Settings that administrators choose at installation.
+/// Settings of the platform, chosen by its administrator.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whether visitors may register accounts.

@@ -24,7 +24,7 @@ pub use shares::{Amounts, QuotaError, shares, shares_of};
 /// The quota of a workspace and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaInfo {
-    /// The resourceVersion of the workspace.
+    /// The `resourceVersion` of the workspace.
     pub version: String,
     pub quota: Amounts,
     /// The first namespace of the workspace comes first.

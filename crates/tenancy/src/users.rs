@@ -47,7 +47,7 @@ impl Tenancy {
         self.0.directory.account(id).ok_or_else(|| unknown(id))
     }
 
-    /// Changes an account. `expected` is the resourceVersion that the caller read.
+    /// Changes an account. `expected` is the `resourceVersion` that the caller read.
     pub async fn patch_user(
         &self,
         actor: &Actor,

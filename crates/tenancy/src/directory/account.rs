@@ -39,7 +39,7 @@ pub struct Account {
     /// The name of the User object.
     pub name: String,
     pub uid: String,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: String,
     pub email: String,
     pub phone: String,

@@ -18,7 +18,7 @@ use crate::workspaces::removal;
 pub struct WorkspaceRecord {
     pub name: Box<str>,
     pub uid: Box<str>,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: Box<str>,
     pub display_name: Box<str>,
     /// The owner of a personal workspace; empty for a shared one.

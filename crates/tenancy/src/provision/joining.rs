@@ -1,6 +1,6 @@
 //! Controller of `CertificateSigningRequest` objects: approves or denies machines that join as nodes of an account, and renewals.
 //!
-//! One request at a time. An approval is recorded before it is given: first in the account's status (against the resourceVersion that was
+//! One request at a time. An approval is recorded before it is given: first in the account's status (against the `resourceVersion` that was
 //! read, so that no two requests share one slot), then with the token. Then the Node is created with its owner's label and taints, so that
 //! no scheduler ever sees it without them. Last, the request is approved. A crash between two steps is harmless: the record names the
 //! request that the node was granted to. A renewal writes nothing but the time of an older node's name.

@@ -1,8 +1,9 @@
 //! Controllers that provision and remove the objects of accounts and workspaces: namespaces, limits, roles, nodes.
 //!
-//! One controller reconciles Users, one Workspaces, one the `CertificateSigningRequest` objects of machines that join, and one orphaned Nodes. A
-//! reconcile reads its object (caches hold only the fields that are needed permanently), observes (mostly from caches), decides (pure),
-//! writes (idempotent), and updates status and events. A crash between two writes is harmless: the next reconcile observes again.
+//! One controller reconciles Users, one Workspaces, one the `CertificateSigningRequest` objects of machines that join, and one orphaned
+//! Nodes. A reconcile reads its object (caches hold only the fields that are needed permanently), observes (mostly from caches),
+//! decides (pure), writes (idempotent), and updates status and events. A crash between two writes is harmless: the next reconcile
+//! observes again.
 //!
 //! Invariant: objects without our label and the recorded UID are never changed or removed.
 //!

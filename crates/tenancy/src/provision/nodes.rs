@@ -114,7 +114,7 @@ fn fate(record: &JoinedNode, node: Option<&Kept>, now: Timestamp) -> Fate {
         Some(node) => {
             patience(record.since.0.max(node.created)).map_or(Fate::Drop, |until| Fate::Await { until })
         }
-        // A node that returned without a granted request is not recreated, nor one that never reported.
+        // A node that returned without a granted request is not recreated, nor one that never reported in time.
         None if record.requests.is_empty() => Fate::Drop,
         None if record.uid.is_empty() && patience(record.since.0).is_none() => Fate::Drop,
         None => Fate::Create,
@@ -276,7 +276,7 @@ impl Provisioner {
         self.patch_node(&node, marks(&node, id, pool, cordon)).await
     }
 
-    /// Patches a node at the resourceVersion that was read.
+    /// Patches a node at the `resourceVersion` that was read.
     pub(super) async fn patch_node(&self, node: &Node, change: Value) -> Result<(), ProvisionError> {
         let Value::Object(mut patch) = change else { return Ok(()) };
         let metadata = patch.entry("metadata").or_insert_with(|| json!({}));

@@ -1,6 +1,6 @@
 //! Chart packages of a removed workspace: removes its reader annotation, and deletes packages that are no longer referenced.
 //!
-//! Each package is written at the resourceVersion that was read. A conflict ends the reconcile, and the next one reads it again.
+//! Each package is written at the `resourceVersion` that was read. A conflict ends the reconcile, and the next one reads it again.
 
 use std::collections::BTreeSet;
 

@@ -35,7 +35,7 @@ pub(super) struct LeavingNamespace {
 }
 
 impl Provisioner {
-    /// Deletes a workspace after its grace period. One that was restored in the meantime has another resourceVersion and stays.
+    /// Deletes a workspace after its grace period. One that was restored in the meantime has another `resourceVersion` and stays.
     pub(super) async fn begin_removal(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
         let name = workspace.name_any();
         let same = Preconditions { uid: workspace.uid(), resource_version: workspace.resource_version() };
@@ -45,7 +45,7 @@ impl Provisioner {
     }
 
     /// Deletes an account that has expired for good or never became ready. One that was extended in the meantime has another
-    /// resourceVersion and stays.
+    /// `resourceVersion` and stays.
     pub(super) async fn begin_user_removal(&self, user: &User) -> Result<(), ProvisionError> {
         let name = user.name_any();
         let same = Preconditions { uid: user.uid(), resource_version: user.resource_version() };

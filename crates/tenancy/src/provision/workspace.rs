@@ -160,7 +160,7 @@ impl Provisioner {
     }
 
     /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one concurrently, so it is repeated until
-    /// none remains.
+    /// none remains, at most [`BINDING_ROUNDS`] times.
     async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ProvisionError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
         for _ in 0..BINDING_ROUNDS {

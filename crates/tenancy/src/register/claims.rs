@@ -115,12 +115,12 @@ pub(crate) async fn release(client: kube::Client, claimed: &ConfigMap) -> Result
     }
 }
 
-/// Restricts a deletion to this object by UID, at any resourceVersion.
+/// Restricts a deletion to this object by UID, at any `resourceVersion`.
 pub(crate) fn only_uid(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions { uid: seen.uid.clone(), resource_version: None })
 }
 
-/// Restricts a deletion to this object at its resourceVersion.
+/// Restricts a deletion to this object at its `resourceVersion`.
 pub(crate) fn only(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {

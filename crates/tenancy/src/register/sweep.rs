@@ -16,7 +16,7 @@ use crate::{Error, Tenancy, pages};
 
 /// The age at which objects are collected: longer than any registration takes.
 const AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// An object to be deleted, with its UID and resourceVersion.
+/// An object to be deleted, with its UID and `resourceVersion`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Orphan {
     /// A claim of an e-mail address that no account has.

@@ -14,7 +14,7 @@ use crate::quota::Amounts;
 pub struct WorkspaceInfo {
     pub name: WorkspaceName,
     pub uid: String,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: String,
     pub display_name: String,
     /// It belongs to one account, is deleted with it, and cannot be shared.
