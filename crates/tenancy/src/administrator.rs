@@ -1,11 +1,12 @@
-//! The first administrator, and the way back in for somebody who has the cluster but not the password.
+//! The first administrator account, and password reset for operators who have cluster access but no password.
 //!
-//! On an empty store an account is made that can be signed in to as `admin`, in this order: the User, then its credentials,
-//! marked as untold. Whoever prints the password says so afterwards ([`Tenancy::administrator_was_told`]), which takes the
-//! mark off. After a crash between the two a new password is made and told at the next start, so that the last one that was
-//! told is the good one; once the mark is off, or anybody has changed the credentials, there never is a second one.
+//! On an empty store [`Tenancy::first_administrator`] creates an account that signs in as `admin`: the User first, then its
+//! credentials, annotated as not yet disclosed (`marks::UNTOLD`). After the caller has printed the password it calls
+//! [`Tenancy::administrator_was_told`], which removes the annotation. After a crash between the two steps the next start
+//! generates and prints a new password, so the last printed password is the valid one. Once the annotation is removed, or the
+//! credentials have been changed, no second password is ever generated.
 //!
-//! Only the leader asks for it: two at once would make two.
+//! Only the leader calls this: two concurrent callers would create two administrators.
 
 use domain::fields::Password;
 use domain::roles::PlatformRole;
@@ -22,16 +23,16 @@ use crate::passwords::Hasher;
 use crate::secrets::{self, Credentials, change_credentials, is_code, new_user_id, random, writing};
 use crate::{Account, Error, Tenancy, pages};
 
-/// The name that the first administrator signs in with.
+/// The login name of the first administrator.
 pub const LOGIN: &str = "admin";
 
-/// Letters and digits that nobody takes for one another: 32, so that each carries five bits.
+/// Alphabet of generated passwords: 32 unambiguous letters and digits, so each carries five bits.
 pub(crate) const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 const LENGTH: usize = 24;
 
-/// What is told once.
+/// Login and password of the first administrator, shown once.
 pub struct FirstAdministrator {
-    /// What to sign in with.
+    /// The login name.
     pub login: &'static str,
     pub password: Password,
 }
@@ -41,17 +42,17 @@ fn new_password() -> Password {
     Password::chosen(&letters.iter().collect::<String>()).expect("it is long enough")
 }
 
-/// What to do about the first administrator.
+/// The decision about the first administrator.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// There is somebody who can get in, or somebody else has decided who can.
+    /// An administrator has disclosed credentials, or the administrators were set up by other means.
     Rest,
     Make,
-    /// The account is there, and nobody has been told its password.
+    /// The account exists, and its password has never been disclosed.
     Tell(Box<Account>),
 }
 
-/// `admins` are the accounts with that role, each with its credentials.
+/// `admins` are the accounts with the platform role `Admin`, each with its credentials.
 fn decide(admins: Vec<(Account, Option<Secret>)>) -> Step {
     let told = |secret: &Option<Secret>| {
         secret.as_ref().is_some_and(|secret| !secret.annotations().contains_key(marks::UNTOLD))
@@ -66,11 +67,11 @@ fn decide(admins: Vec<(Account, Option<Secret>)>) -> Step {
     first.map_or(Step::Rest, |(account, _)| Step::Tell(Box::new(account)))
 }
 
-/// A password that is being hashed, while whoever will need it does something else.
+/// A password whose hash is computed in the background.
 pub struct Prepared(JoinHandle<Result<(Password, String), Error>>);
 
 impl Prepared {
-    /// Begins at once. Nothing comes of it where it is not needed.
+    /// Starts hashing immediately. The result is discarded if it is not needed.
     pub fn begin() -> Self {
         Self(tokio::spawn(hashed()))
     }
@@ -80,7 +81,7 @@ impl Prepared {
     }
 }
 
-/// A new password, and what is to be kept of it.
+/// Generates a password and its hash.
 async fn hashed() -> Result<(Password, String), Error> {
     let password = new_password();
     let kept = Hasher::new().hash(&password).await?;
@@ -88,8 +89,8 @@ async fn hashed() -> Result<(Password, String), Error> {
 }
 
 impl Tenancy {
-    /// The first administrator and their password, where there is none yet or nobody was told. Asks the cluster itself, not what
-    /// is remembered of it.
+    /// Creates the first administrator if there is none, or a new password if the last one was never disclosed. Reads the cluster,
+    /// not the cache.
     pub async fn first_administrator(
         &self,
         prepared: Option<Prepared>,
@@ -113,7 +114,7 @@ impl Tenancy {
         Ok(Some(FirstAdministrator { login: LOGIN, password }))
     }
 
-    /// The password of [`Tenancy::first_administrator`] has been printed.
+    /// Records that the password of [`Tenancy::first_administrator`] has been printed.
     pub async fn administrator_was_told(&self) -> Result<(), Error> {
         let secrets = secrets::api(self.0.clients.own());
         let Some(account) = self.0.directory.by_login(LOGIN) else { return Ok(()) };
@@ -132,6 +133,7 @@ async fn accounts(client: &kube::Client) -> Result<Vec<Account>, Error> {
     Ok(pages::all(&users, &ListParams::default(), |user| Account::of(&user)).await?)
 }
 
+/// Lists the accounts with the platform role `Admin` that are not being deleted, each with its credentials.
 async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>, Error> {
     let secrets = secrets::api(client.clone());
     let mut admins = Vec::new();
@@ -144,6 +146,7 @@ async fn admins(client: &kube::Client) -> Result<Vec<(Account, Option<Secret>)>,
     Ok(admins)
 }
 
+/// Creates the User of the first administrator.
 async fn make(client: &kube::Client, max_nodes: i64) -> Result<Account, Error> {
     let id = new_user_id();
     let spec = UserSpec {
@@ -158,7 +161,7 @@ async fn make(client: &kube::Client, max_nodes: i64) -> Result<Account, Error> {
     Account::of(&made).ok_or_else(|| Error::Internal("the account that was made has no id".into()))
 }
 
-/// Gives the account these credentials, marked as untold.
+/// Writes the credentials of the account, annotated as not yet disclosed.
 async fn entrust(
     client: &kube::Client,
     account: &Account,
@@ -169,7 +172,7 @@ async fn entrust(
     let mut secret = Credentials::new(Some(kept.clone()), now).to_secret(&account.id);
     secret.annotations_mut().insert(marks::UNTOLD.to_owned(), "true".to_owned());
     match secrets.create(&writing(), &secret).await {
-        // Of a start that did not get further: what it made was never told.
+        // Left by a start that was interrupted: that password was never disclosed.
         Err(error) if is_code(&error, 409) => {
             let before = secrets.get(&Credentials::name(&account.id)).await?;
             let mut credentials = Credentials::of(&before).unwrap_or_else(|| Credentials::new(None, now));
@@ -183,8 +186,8 @@ async fn entrust(
     }
 }
 
-/// Gives the account that `login` names a new password, revokes all its credentials and enables it if it was disabled. For
-/// somebody with the cluster's own rights: `client` is theirs, and no actor is asked.
+/// Sets a new password for the account that `login` names, revokes all its credentials and enables it if it was disabled.
+/// For operators with cluster access: `client` carries their rights, and there is no `Actor` to authorise.
 pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) -> Result<Password, Error> {
     let accounts = accounts(client).await?;
     let account = Account::named(&accounts, login)

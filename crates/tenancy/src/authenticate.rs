@@ -1,4 +1,4 @@
-//! Who sends a request: a token of ours, a session, or a token of Kubernetes.
+//! Authentication of requests: API and login tokens, session cookies, and Kubernetes ServiceAccount tokens.
 
 use domain::Actor;
 use domain::actor::Via;
@@ -7,21 +7,21 @@ use jiff::Timestamp;
 use crate::sessions::SessionId;
 use crate::{Error, Tenancy, tokens};
 
-/// What a request carries to say who sends it.
+/// The credentials of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Presented<'a> {
-    /// After `Authorization: Bearer`. Where there is one, the cookie does not count.
+    /// The bearer token of the `Authorization` header. It takes precedence over the cookie.
     pub bearer: Option<&'a str>,
     /// The value of the cookie [`crate::sessions::COOKIE`].
     pub cookie: Option<&'a str>,
     /// The value of the header [`crate::sessions::CSRF_HEADER`].
     pub csrf: Option<&'a str>,
-    /// Whether the request's method is one that changes things.
+    /// Whether the request's method changes state.
     pub is_unsafe: bool,
 }
 
 impl Tenancy {
-    /// Whoever sends it. All that can be wrong with a credential has one answer.
+    /// Authenticates the sender of a request. Every invalid credential gives the same error.
     pub async fn authenticate(&self, presented: &Presented<'_>) -> Result<Actor, Error> {
         match (presented.bearer, presented.cookie) {
             (Some(text), _) if tokens::is_ours(text) => self.by_token(text),
@@ -31,6 +31,7 @@ impl Tenancy {
         }
     }
 
+    /// Authenticates by one of our tokens.
     fn by_token(&self, text: &str) -> Result<Actor, Error> {
         let now = self.0.clock.now();
         let known = tokens::parse(text).and_then(|id| self.0.directory.token(&id));
@@ -42,6 +43,7 @@ impl Tenancy {
         Ok(actor)
     }
 
+    /// Authenticates by a session cookie. Unsafe requests also need the CSRF token.
     fn by_session(&self, cookie: &str, csrf: Option<&str>, is_unsafe: bool) -> Result<Actor, Error> {
         let (session, key) = self.0.keys.open(cookie).ok_or(Error::NotSignedIn)?;
         let directory = &self.0.directory;
@@ -58,15 +60,15 @@ impl Tenancy {
         actor.ok_or(Error::NotSignedIn)
     }
 
-    /// Until when the session lasts through which the actor asks; whoever came otherwise has none.
+    /// The expiry of the actor's session. `None` for actors that authenticated otherwise.
     pub fn session_expires(&self, actor: &Actor) -> Option<Timestamp> {
         let Via::Session { id } = &actor.via else { return None };
         let session: SessionId = id.parse().ok()?;
         Timestamp::from_second(session.expires).ok()
     }
 
-    /// The token against forged requests of the session in this cookie, for a page that was loaded anew. Of a cookie that is
-    /// not ours there is none; whether the session is still good is asked of [`Tenancy::authenticate`].
+    /// The CSRF token of the session in this cookie, for a page that was reloaded. `None` for a cookie with an invalid signature.
+    /// Does not check that the session is still valid: [`Tenancy::authenticate`] does.
     pub fn csrf_of(&self, cookie: &str) -> Option<String> {
         let (session, key) = self.0.keys.open(cookie)?;
         Some(key.csrf(&session.id))

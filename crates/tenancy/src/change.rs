@@ -1,4 +1,4 @@
-//! Read, change, write; and again when somebody else was faster.
+//! Read-modify-write of an object with retry on conflict.
 
 use std::fmt::Debug;
 
@@ -9,12 +9,11 @@ use serde::de::DeserializeOwned;
 use crate::Error;
 use crate::secrets::{is_code, writing};
 
-/// How often a write is tried again that somebody else was faster with. Fifty who change one object at once all get
-/// there: in each round one of them does.
+/// The limit of attempts after conflicts. Fifty concurrent writers of one object all succeed: one of them succeeds in each round.
 const RACES: usize = 60;
 
-/// Changes the object `name` by `decide`, which sees it as it is now and may refuse. A caller who names the version
-/// that they `expected` gets it changed from that version or not at all.
+/// Changes the object `name` with `decide`, which gets the current object and may refuse. With `expected`, the object is
+/// changed only at that `resourceVersion`; otherwise the error is [`Error::Moved`].
 pub(crate) async fn change<K>(
     api: &Api<K>,
     name: &str,
@@ -34,7 +33,7 @@ where
         }
         let mut after = before.clone();
         decide(&mut after)?;
-        // Said only now: to some the object is not there at all, which is theirs to decide.
+        // After `decide`: for some callers the object is not visible at all, and only `decide` knows.
         if before.meta().deletion_timestamp.is_some() {
             return Err(Error::Conflict(format!("{} is being removed", called())));
         }
@@ -42,7 +41,7 @@ where
             return Ok(before);
         }
         match api.replace(name, &writing(), &after).await {
-            // Looking again tells a lost race from a removal.
+            // The next read distinguishes a conflict from a deletion.
             Err(lost) if is_code(&lost, 409) || is_code(&lost, 404) => {}
             written => return Ok(written?),
         }
@@ -59,7 +58,7 @@ fn not_there<K: Resource<DynamicType = ()>>(name: &str) -> Error {
     Error::NotFound { kind, name: name.to_owned() }
 }
 
-/// Whether one resourceVersion is at least another. They are numbers that grow within a kind.
+/// Whether the `resourceVersion` `seen` is at least `written`. Versions are numbers that grow within a kind.
 pub(crate) fn at_least(seen: &str, written: &str) -> bool {
     match (seen.parse::<u64>(), written.parse::<u64>()) {
         (Ok(seen), Ok(written)) => seen >= written,

@@ -1,4 +1,4 @@
-//! Changing credentials: a new password, and the revocation of everything an account authenticates with.
+//! Credentials of accounts: setting passwords and revoking everything that an account authenticates with.
 
 use std::net::IpAddr;
 
@@ -18,9 +18,9 @@ use crate::tokens::{TokenRecord, TokenText, mint_login};
 use crate::{Error, Tenancy};
 
 impl Tenancy {
-    /// Sets a password. For the caller's own account the old secret is needed (the password, or a login token where there is
-    /// none), and all sessions end. For another account the caller needs the right to manage accounts and a credential that is not
-    /// scoped, because a password is good for everything; everything that the account authenticated with is revoked.
+    /// Sets a password. For the actor's own account the old secret is required (the password, or a login token if there is none), and all
+    /// sessions end. For another account the actor needs the right to manage accounts and an unscoped credential, because a password grants
+    /// all rights; everything that the account authenticated with is revoked.
     pub async fn change_password(
         &self,
         actor: &Actor,
@@ -33,7 +33,7 @@ impl Tenancy {
         if own {
             actor.themselves()?;
             let known = self.recognise(user.as_str(), old.unwrap_or_default(), from).await;
-            // The caller is signed in: only this field is wrong.
+            // The caller is authenticated: only the old password is wrong.
             known.map_err(|error| match error {
                 Error::WrongCredentials => Error::WrongOldSecret,
                 other => other,
@@ -52,8 +52,8 @@ impl Tenancy {
     }
 
     /// Revokes everything that an account authenticates with: sessions, the login token, API tokens and tokens of its
-    /// ServiceAccount (kubeconfigs). Streams that were opened by one of them end. Callers without a password who revoke their own
-    /// credentials get a new login token; another account without one gets in again when an administrator sets a password.
+    /// ServiceAccount (kubeconfigs). Streams that were opened with one of them end. An actor without a password who revokes its own
+    /// credentials gets a new login token. Another account without a password is locked out until an administrator sets one.
     pub async fn revoke_all(&self, actor: &Actor, user: &UserId) -> Result<Option<TokenText>, Error> {
         let own = actor.themselves().ok() == Some(user);
         if !own {
@@ -89,6 +89,7 @@ impl Tenancy {
         Ok(())
     }
 
+    /// Checks that the actor may manage the account of another user.
     fn manages(&self, actor: &Actor, user: &UserId) -> Result<(), Error> {
         actor.may(Capability::ManageUsers, Place::Platform)?;
         match self.0.directory.account(user) {
@@ -98,8 +99,8 @@ impl Tenancy {
     }
 }
 
-/// Whether the caller may change this account, which is another's. Accounts of administrators are changed by a session or an
-/// unscoped token only: a token that is good for less must not decide who administrates the platform.
+/// Checks that the actor may change the account of another user. Accounts of administrators require a session or an unscoped token: a
+/// token with narrow scopes must not decide who administrates the platform.
 pub(crate) fn manages_account(actor: &Actor, account: &Account) -> Result<(), Error> {
     actor.may(Capability::ManageUsers, Place::Platform)?;
     if account.platform.contains(&PlatformRole::Admin) {
@@ -108,7 +109,7 @@ pub(crate) fn manages_account(actor: &Actor, account: &Account) -> Result<(), Er
     Ok(())
 }
 
-/// Ends all sessions, and sets the password where there is a new one. Returns the new epoch.
+/// Ends all sessions, and sets the password if there is a new one. Returns the new epoch.
 async fn raise_epoch(
     client: kube::Client,
     user: &UserId,
@@ -124,8 +125,8 @@ async fn raise_epoch(
     Ok(written.await?.epoch)
 }
 
-/// Deletes the tokens of an account, but for one, and recreates its ServiceAccount, which ends the tokens of its kubeconfigs. Asks
-/// the cluster, not the cache. Idempotent: a failed revocation is repeated by the caller.
+/// Deletes the tokens of an account except `keep`, and recreates its ServiceAccount, which invalidates the tokens of its kubeconfigs.
+/// Reads the cluster, not the cache. Idempotent: the caller retries a failed revocation.
 pub(crate) async fn revoke_credentials(
     client: kube::Client,
     user: &UserId,
@@ -147,7 +148,7 @@ pub(crate) async fn revoke_credentials(
     recreate_service_account(client, user).await
 }
 
-/// A new UID ends all tokens. The provisioner creates it, too, where this is cut off in between.
+/// Recreates the ServiceAccount: its new UID invalidates all its tokens. If this is interrupted, the User controller creates it.
 async fn recreate_service_account(client: kube::Client, user: &UserId) -> Result<(), Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, SYSTEM_NAMESPACE);
     let Some(found) = accounts.get_opt(user.as_str()).await? else { return Ok(()) };

@@ -1,10 +1,10 @@
-//! Who there is: answers from memory, kept up to date by watches.
+//! The directory: a watch-fed cache of accounts, workspaces, credentials and tokens.
 //!
-//! Every request asks it, so that nothing here waits for the cluster. What it says may be as old as [`Directory::stale_for`]
-//! tells; while the watches stand, that is milliseconds.
+//! Every request reads it, so nothing here waits for the cluster. [`Directory::stale_for`] bounds the age of its data; while the
+//! watches are connected, that is milliseconds.
 //!
-//! Always true: somebody whose account is disabled, expired, being removed or gone is no actor.
-//! Elsewhere: what a role may do (`domain::roles`), how somebody proves who they are (`crate::authenticate`).
+//! Invariant: an account that is disabled, expired, being deleted or deleted is never an actor.
+//! Elsewhere: the rights of a role (`domain::roles`), authentication (`crate::authenticate`).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -43,7 +43,7 @@ mod workspace;
 pub use account::Account;
 pub use workspace::WorkspaceRecord;
 
-/// Who there is. Clones are the same directory.
+/// The cache. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Directory {
     shared: Arc<Shared>,
@@ -51,17 +51,17 @@ pub struct Directory {
     _tasks: Arc<[TaskHandle; 3]>,
 }
 
-/// What the directory is fed by.
+/// The watches that feed the directory.
 #[derive(Clone)]
 pub(crate) struct Feeds {
     pub users: Feed<Person>,
     pub workspaces: Feed<WorkspaceRecord>,
-    /// Of people: credentials and tokens.
+    /// Secrets of users: credentials and tokens.
     pub secrets: Feed<Held>,
 }
 
 impl Feeds {
-    /// `quota` is what a workspace may use unless somebody decided otherwise.
+    /// `quota` is the default quota of a workspace.
     pub fn start(client: &kube::Client, quota: Arc<Amounts>) -> Self {
         let config = || Config::default().page_size(PAGE);
         let (users, workspaces) = (Api::all(client.clone()), Api::all(client.clone()));
@@ -75,15 +75,16 @@ impl Feeds {
     }
 }
 
+/// The state that clones and background tasks share.
 struct Shared {
     index: RwLock<Index>,
-    /// Moves with every change.
+    /// Notifies of every change.
     changed: watch::Sender<()>,
     clock: Arc<dyn Clock>,
 }
 
 impl Directory {
-    /// Waits until all that there is has been heard, and follows it from there.
+    /// Waits for the initial lists, then applies changes in background tasks.
     pub(crate) async fn follow(feeds: Feeds, clock: Arc<dyn Clock>) -> Self {
         let shared = Arc::new(Shared { index: RwLock::default(), changed: watch::Sender::new(()), clock });
         let (users, workspaces, secrets) = futures::join!(
@@ -107,19 +108,19 @@ impl Directory {
         self.shared.index.read().account(id).cloned()
     }
 
-    /// By e-mail address, phone number, the object's name, id, or the administrator's login name.
+    /// Finds an account by e-mail address, phone number, object name, id, or the administrator's login name.
     pub fn by_login(&self, login: &str) -> Option<Arc<Account>> {
         self.shared.index.read().by_login(&account::normal(login)).cloned()
     }
 
-    /// By the name of the object.
+    /// All accounts, by object name.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         let mut accounts: Vec<_> = self.shared.index.read().accounts().cloned().collect();
         accounts.sort_by(|one, other| one.name.cmp(&other.name));
         accounts
     }
 
-    /// The person as they may act now.
+    /// The user as an actor with current roles. `None` if the account cannot be used.
     pub fn actor(&self, id: &UserId, via: Via) -> Option<Actor> {
         self.shared.actor(id, via)
     }
@@ -128,28 +129,29 @@ impl Directory {
         self.shared.index.read().workspace(name).cloned()
     }
 
-    /// By name.
+    /// All workspaces, by name.
     pub fn workspaces(&self) -> Vec<Arc<WorkspaceRecord>> {
         self.shared.index.read().workspaces().cloned().collect()
     }
 
+    /// The workspaces of an account, each with its role.
     pub fn memberships(&self, id: &UserId) -> BTreeMap<WorkspaceName, WorkspaceRole> {
         self.shared.index.read().memberships(id)
     }
 
-    /// The workspace whose namespace this is, as recorded when it was made.
+    /// The workspace of a namespace, as recorded in the workspace's status.
     pub fn workspace_of(&self, namespace: &str) -> Option<WorkspaceName> {
         self.shared.index.read().workspace_of(namespace).cloned()
     }
 
-    /// The account whose budgets a workspace uses: its creator, who may have several workspaces. None for workspaces that platform
+    /// The account whose budgets a workspace uses: its creator, who may have several workspaces. `None` for workspaces that platform
     /// administrators created; each of these has budgets of its own.
     pub fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
         let index = self.shared.index.read();
         index.account_of(index.workspace(workspace)?)
     }
 
-    /// The same for a workspace that was read just now.
+    /// Like [`Directory::account_of`], for a workspace that was read just now.
     pub(crate) fn account_of_object(&self, workspace: &Workspace) -> Option<UserId> {
         self.shared.index.read().account_of(&WorkspaceRecord::of(workspace))
     }
@@ -162,13 +164,14 @@ impl Directory {
         self.shared.index.read().tokens().cloned().collect()
     }
 
-    /// The newest first.
+    /// The tokens of an account, newest first.
     pub fn tokens_of(&self, id: &UserId) -> Vec<Arc<TokenRecord>> {
         let mut tokens: Vec<_> = self.shared.index.read().tokens_of(id).cloned().collect();
         tokens.sort_by(|one, other| other.created.cmp(&one.created).then_with(|| one.id.cmp(&other.id)));
         tokens
     }
 
+    /// The epoch of an account's credentials.
     pub fn epoch(&self, id: &UserId) -> Option<u64> {
         self.shared.index.read().credentials(id).map(|credentials| credentials.epoch)
     }
@@ -177,7 +180,7 @@ impl Directory {
         self.shared.index.read().credentials(id).cloned()
     }
 
-    /// For how long nothing has been heard of the cluster; nothing while all watches stand.
+    /// How long the cluster has been silent. `None` while all watches are connected.
     pub fn stale_for(&self) -> Option<Duration> {
         let Feeds { users, workspaces, secrets } = &self.feeds;
         [users.stale_for(), workspaces.stale_for(), secrets.stale_for()].into_iter().flatten().max()
@@ -187,8 +190,8 @@ impl Directory {
         &self.feeds
     }
 
-    /// Resolves when the directory has come to fulfil `condition`: for whoever wrote something and goes on with it, or
-    /// waits for what others will do. Without an end of its own.
+    /// Resolves when the directory fulfils `condition`: for callers that wait for their own write or for the controllers. Has no
+    /// timeout.
     pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let mut changed = self.shared.changed.subscribe();
         while !condition(self) {
@@ -197,7 +200,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::until`], for something that was written just now: it is good whether or not we hear of it soon.
+    /// Like [`Directory::until`], for the caller's own write. Returns after a timeout too: the write is valid in any case.
     pub(crate) async fn seen(&self, condition: impl Fn(&Self) -> bool) {
         const LIMIT: Duration = Duration::from_secs(5);
         let heard = tokio::time::timeout(LIMIT, self.until(condition)).await;
@@ -206,14 +209,14 @@ impl Directory {
         }
     }
 
-    /// Resolves when what the actor was recognised by is no longer good, or when they have lost a role that they had.
+    /// Resolves when the actor's credential becomes invalid or the actor loses a role.
     pub fn until_revoked(&self, actor: &Actor) -> impl Future<Output = ()> + Send + 'static {
         revoked::until_revoked(self.shared.clone(), actor.clone(), revoked::REVIEW)
     }
 }
 
 impl Shared {
-    /// Enters all that a feed has heard, and goes on with what it hears for as long as there is the feed.
+    /// Applies the initial list of a watch, then its changes until the watch ends.
     async fn fed_by<K: Send + Sync + 'static>(
         self: Arc<Self>,
         name: &'static str,
@@ -231,10 +234,11 @@ impl Shared {
         runtime().spawn("directory", name, move || self.clone().go_on(changes.clone(), enter))
     }
 
+    /// Applies the changes of a watch until it ends.
     async fn go_on<K>(self: Arc<Self>, changes: Arc<Mutex<Changes<K>>>, enter: fn(&mut Index, &Change<K>)) {
         let mut changes = changes.lock().await;
         while let Some(change) = changes.next().await {
-            // One object that cannot be entered must not keep the others out.
+            // One object that cannot be applied must not block the others.
             if let Err(error) = isolate_sync(|| enter(&mut self.index.write(), &change)) {
                 tracing::error!(%error, "an object cannot be entered into the directory");
             }

@@ -1,13 +1,18 @@
-//! The life of an edge account: how its owner logs in as in OpenYurt's console, and how their machines become its nodes.
+//! Edge accounts: login for OpenYurt's console, and machines that join as nodes of an account.
 //!
-//! Modules in reading order: what a machine runs to join ([`tool`], [`script`]), the token by which it does ([`token`], [`issue`], [`reading`]),
-//! what it asks for and whether it gets it ([`request`], [`ruling`]), and again before that ends ([`renewal`]), and what nodes
-//! are called ([`names`]); what is left over of it all ([`sweep`]).
+//! Modules:
 //!
-//! Always true: a node is an account's when `User.status.joined` says so, which is written before the node has a certificate; no
-//! label and no taint makes it anybody's. Neither kubeconfig nor join token is in any object but its own Secret.
-//! Elsewhere: who acts on rulings, looks after nodes and takes them away with the account (`crate::provision`), pools and what people
-//! see of nodes (`fleet`).
+//! - What a machine runs to join: [`tool`], [`script`].
+//! - Join tokens and their rights: [`token`], [`issue`], [`reading`].
+//! - Certificate requests and their approval: [`request`], [`ruling`]; renewals: [`renewal`].
+//! - Node names: [`names`].
+//! - Garbage collection: [`sweep`].
+//!
+//! Invariants: a node belongs to an account if `User.status.joined` lists it, which is written before the node has a certificate;
+//! labels and taints prove nothing. Kubeconfigs are stored nowhere, and a join token only in its own Secret.
+//!
+//! Elsewhere: the controllers that execute rulings, reconcile nodes and remove them with the account (`crate::provision`), pools and
+//! views of nodes (`fleet`).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -31,21 +36,20 @@ mod tool;
 pub use issue::JoinScript;
 pub use tool::{JoinTool, ToolError};
 
-/// What somebody who logs in wishes of the script.
+/// Options of the join script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinWish {
     /// The pool that the machine joins.
     pub pool: Option<String>,
 }
 
-/// What OpenYurt's console is told at a login. Whoever has the first two can act as the account, so they are not shown to those
-/// who debug.
+/// The response to a login of OpenYurt's console. The first two fields are credentials, so `Debug` omits them.
 pub struct EdgeLogin {
-    /// Empty where the account has expired, or is not ready yet.
+    /// Empty if the account has expired or is not ready yet.
     pub kube_config: String,
-    /// Likewise.
+    /// Empty in the same cases.
     pub node_add_script: String,
-    /// In days; 0: without end.
+    /// In days; 0: no expiry.
     pub valid_period: i64,
     pub max_node_num: i64,
     pub namespace: String,
@@ -53,7 +57,7 @@ pub struct EdgeLogin {
     pub effective_time: Option<Timestamp>,
     pub expire_time: Option<Timestamp>,
     pub expired: bool,
-    /// None where the account has expired.
+    /// `None` if the account has expired.
     pub session: Option<SignedIn>,
 }
 
@@ -65,8 +69,8 @@ impl fmt::Debug for EdgeLogin {
 }
 
 impl Tenancy {
-    /// Logs somebody in as OpenYurt's console does: by e-mail address, phone number or name, and token or password. Refused as
-    /// [`Tenancy::sign_in`] is, but that an expired account is told that it is, and gets nothing else.
+    /// Logs in as OpenYurt's console does: by e-mail address, phone number or name, with a token or password. Fails like
+    /// [`Tenancy::sign_in`], except that an expired account gets a response with `expired` and without credentials.
     pub async fn edge_login(
         &self,
         login: &str,
@@ -100,14 +104,14 @@ impl Tenancy {
                 (told.kube_config, told.node_add_script) = (kube_config, node_add_script);
                 told.session = Some(session);
             }
-            // Its time was over while it was asked for.
+            // It expired during the login.
             Err(Error::AccountExpired) => told.expired = true,
             Err(error) => return Err(error),
         }
         Ok(told)
     }
 
-    /// What a login gives: a session, a kubeconfig and a script by which machines join.
+    /// Creates a session, a kubeconfig and a join script.
     async fn outfit(&self, account: &Account, join: JoinWish) -> Result<(SignedIn, String, String), Error> {
         let session = self.open_session(account).await?;
         let kube_config = where_ready(self.kubeconfig(&session.actor).await.map(|file| file.text))?;
@@ -117,7 +121,7 @@ impl Tenancy {
     }
 }
 
-/// Nothing, where the account is not ready or the cluster does not say where it is: that is no reason to refuse a login.
+/// Empty if the account is not ready or the cluster publishes no address: that is no reason to refuse a login.
 fn where_ready(text: Result<String, Error>) -> Result<String, Error> {
     match text {
         Err(Error::Conflict(why)) => {

@@ -1,4 +1,4 @@
-//! Why something could not be done.
+//! Errors of operations.
 
 use domain::Kind;
 use domain::actor::Refusal;
@@ -10,7 +10,7 @@ use kube_access::patience::may_pass;
 
 use crate::quota::QuotaError;
 
-/// Why something that a caller asked for could not be done. The text is for the caller; causes are for the log.
+/// Why a request failed. The text is for the caller; causes are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -30,21 +30,21 @@ pub enum Error {
     /// One text for an unknown account, a wrong secret and a disabled account.
     #[error("there is no such account, or the secret is wrong")]
     WrongCredentials,
-    /// Whatever was wrong with it: unknown, forged, expired, revoked, of somebody who is gone.
+    /// One text for every invalid credential: unknown, forged, expired, revoked, or of a deleted account.
     #[error("sign in first, or send a token that is good")]
     NotSignedIn,
     #[error("the old password is wrong")]
     WrongOldSecret,
     #[error("the header X-CSRF-Token does not belong to this session")]
     ForgedRequest,
-    /// Told only to whoever knew the secret.
+    /// Returned only to a caller that knows the secret.
     #[error("the time of this account is over: ask an administrator to prolong it")]
     AccountExpired,
     #[error("too many attempts; try again in {seconds} s")]
     Throttled { seconds: u64 },
     #[error("registration is closed: ask an administrator for an account")]
     RegistrationClosed,
-    /// Does not say which field was taken.
+    /// Does not name the field that is in use.
     #[error("there is an account with this e-mail address or phone number already")]
     AccountExists,
     #[error("there is no {kind} `{name}`")]
@@ -53,7 +53,7 @@ pub enum Error {
     Conflict(String),
     #[error("somebody else changed {0} at the same time; look again")]
     Changed(String),
-    /// The caller named the version that they had seen.
+    /// The caller named a `resourceVersion` that is no longer current.
     #[error("{0} is no longer as you saw it; look again")]
     Moved(String),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// What Kubernetes answered to us, where nothing better is known of it. Its own words stay in the log.
+/// Fallback for errors of the Kubernetes API. Their text goes to the log only.
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let error = Box::new(error);

@@ -1,4 +1,4 @@
-//! What tests hear of the log: all of it, of whatever level.
+//! Captures log output in tests, at all levels.
 
 use std::fmt::{Debug, Write};
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Everything that was logged on this thread since [`listen`].
+/// The log output of this thread since [`listen`].
 #[derive(Clone, Default)]
 pub(crate) struct Heard(Arc<Mutex<String>>);
 
-/// Listens until the guard is dropped. The runtime of a test is this thread.
+/// Captures until the guard is dropped. The runtime of a test runs on this thread.
 pub(crate) fn listen() -> (Heard, tracing::subscriber::DefaultGuard) {
     let heard = Heard::default();
     let guard = tracing::subscriber::set_default(heard.clone());

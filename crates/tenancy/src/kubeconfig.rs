@@ -1,7 +1,7 @@
-//! The file with which somebody works as themselves with kubectl.
+//! Kubeconfigs with which users access Kubernetes as themselves.
 //!
-//! It has a token of the person's own ServiceAccount, which Kubernetes makes, lets end, and forgets with the
-//! ServiceAccount. Only for oneself, and never kept.
+//! A kubeconfig carries a token of the user's own ServiceAccount. Kubernetes issues the token, expires it, and revokes it when the
+//! ServiceAccount is deleted. Users get only their own kubeconfig, and it is not stored.
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ use crate::directory::Account;
 use crate::secrets::is_code;
 use crate::{Error, Tenancy};
 
-/// The longest that a token is good for.
+/// The longest lifetime of a token.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-/// Kubernetes makes none for less.
+/// The shortest lifetime that Kubernetes accepts.
 const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
 
-/// A kubeconfig. Whoever has it is that person until it ends, so it is not shown to those who debug.
+/// A kubeconfig. A bearer credential until it expires, so `Debug` omits its text.
 pub struct KubeconfigFile {
     pub text: String,
     pub expires: Timestamp,
@@ -39,16 +39,16 @@ impl fmt::Debug for KubeconfigFile {
     }
 }
 
-/// Where the cluster is, and how one knows that it is it.
+/// The API server's URL and CA certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub server: String,
-    /// In base64. Without it, whatever the machine trusts.
+    /// The CA certificate in base64. `None`: kubectl uses the trusted roots of its machine.
     pub authority: Option<String>,
 }
 
 impl Tenancy {
-    /// A kubeconfig for whoever asks.
+    /// Creates a kubeconfig for the actor's own account.
     pub async fn kubeconfig(&self, actor: &Actor) -> Result<KubeconfigFile, Error> {
         let account = self.account_of(actor)?;
         let now = self.0.clock.now();
@@ -80,7 +80,7 @@ impl Tenancy {
         Ok(KubeconfigFile { text, expires })
     }
 
-    /// What the settings say, and else what the cluster says of itself.
+    /// The address of the API server: from the settings, otherwise from `kube-public/cluster-info`.
     pub(crate) async fn address(&self) -> Result<Address, Error> {
         let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.own(), namespace);
         let field = |map: Option<ConfigMap>, key: &str| map?.data?.remove(key);
@@ -96,7 +96,7 @@ impl Tenancy {
         })?;
         let mut authority = said.and_then(|said| said.authority);
         if authority.is_none() {
-            // Every namespace of a cluster has this one.
+            // Kubernetes publishes this ConfigMap in every namespace.
             let root = field(maps(SYSTEM_NAMESPACE).get_opt("kube-root-ca.crt").await?, "ca.crt");
             authority = root.map(|pem| STANDARD.encode(pem));
         }
@@ -104,13 +104,13 @@ impl Tenancy {
     }
 }
 
-/// What `kube-public/cluster-info` says.
+/// Parses the kubeconfig of `kube-public/cluster-info`.
 fn told(kubeconfig: &str) -> Option<Address> {
     let cluster = Kubeconfig::from_yaml(kubeconfig).ok()?.clusters.into_iter().next()?.cluster?;
     Some(Address { server: cluster.server?, authority: cluster.certificate_authority_data })
 }
 
-/// The names are those that OpenYurt gave them.
+/// Writes the kubeconfig. The names of its entries are those of OpenYurt.
 fn compose(account: &Account, address: &Address, token: &str) -> Result<String, Error> {
     let user =
         format!("user-{}", if account.phone.is_empty() { account.id.as_str() } else { &account.phone });

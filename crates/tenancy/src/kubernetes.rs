@@ -1,8 +1,8 @@
-//! Programs inside the cluster: tokens of ServiceAccounts, made for us and reviewed by Kubernetes.
+//! Authentication of programs inside the cluster by ServiceAccount tokens, which Kubernetes reviews.
 //!
-//! Only the audience `longshore` counts: a token that was made for Kubernetes, or for somebody else's service, opens nothing
-//! here. `longshore-deployer` of a workspace's namespace is a developer of that workspace; any other ServiceAccount is
-//! known and has no role. A person's own ServiceAccount is for kubectl, and is nobody here.
+//! Only tokens with the audience `longshore` are accepted: a token for Kubernetes or for another service is not. The
+//! ServiceAccount `longshore-deployer` of a workspace's namespace is a developer of that workspace. Any other ServiceAccount is
+//! authenticated and has no role. A user's own ServiceAccount exists for kubectl and is not accepted here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,22 +24,26 @@ use crate::provision::DEPLOYER;
 use crate::secrets::writing;
 use crate::{Directory, Error, Tenancy};
 
-/// Whom a token must be made for.
+/// The audience of accepted tokens.
 pub const AUDIENCE: &str = "longshore";
 
-/// No token of Kubernetes is longer.
+/// The length limit of a token. Kubernetes issues no longer ones.
 const LONGEST: usize = 8 * 1024;
+/// How long a positive review result is cached.
 const GOOD_FOR: SignedDuration = SignedDuration::from_mins(1);
+/// How long a negative review result is cached.
 const BAD_FOR: SignedDuration = SignedDuration::from_secs(10);
+/// The capacity of the cache.
 const REMEMBERED: usize = 1000;
-/// How many are reviewed at once; whoever comes after those is told to come back.
+/// The limit of concurrent `TokenReview` requests. Further callers get [`Error::Throttled`].
 const AT_ONCE: usize = 16;
 
-/// A ServiceAccount by namespace and name.
+/// A ServiceAccount: namespace and name.
 type Known = (String, String);
-/// By the digest of the token: whose it is, if anybody's, and until when that answer counts.
+/// Review results by token digest: the ServiceAccount, if the token is valid, and the expiry of the cache entry.
 type Answers = HashMap<[u8; 32], (Option<Known>, Timestamp)>;
 
+/// Token reviews with a cache and a concurrency limit.
 pub(crate) struct Reviews {
     client: kube::Client,
     clock: Arc<dyn Clock>,
@@ -52,6 +56,7 @@ impl Reviews {
         Self { client, clock, answers: Mutex::default(), asking: Semaphore::new(AT_ONCE) }
     }
 
+    /// Returns the ServiceAccount of a token, from the cache or by a `TokenReview`.
     async fn review(&self, token: &str) -> Result<Option<Known>, Error> {
         if !is_token(token) {
             return Ok(None);
@@ -74,6 +79,7 @@ impl Reviews {
         Ok(answer)
     }
 
+    /// Requests a `TokenReview` from Kubernetes.
     async fn ask(&self, token: &str) -> Result<Option<Known>, Error> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: Some(vec![AUDIENCE.to_owned()]) };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -82,7 +88,7 @@ impl Reviews {
     }
 }
 
-/// Whether it has the form of one: it saves the cluster a question.
+/// Whether the text has the form of a JWT. Saves a `TokenReview` for text that cannot be one.
 fn is_token(text: &str) -> bool {
     let in_alphabet = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     text.len() <= LONGEST
@@ -90,7 +96,7 @@ fn is_token(text: &str) -> bool {
         && text.split('.').all(|part| !part.is_empty() && part.bytes().all(in_alphabet))
 }
 
-/// Drops what no longer counts; where that is too little, what would have ended first.
+/// Removes expired entries. If the cache is still full, removes the entry that expires first.
 fn forget(answers: &mut Answers, now: Timestamp) {
     answers.retain(|_, (_, until)| now < *until);
     if answers.len() >= REMEMBERED {
@@ -99,8 +105,8 @@ fn forget(answers: &mut Answers, now: Timestamp) {
     }
 }
 
-/// Whose token it is, where Kubernetes says that it holds, and that it was made for us: an API server that knows nothing
-/// of audiences leaves them out of its answer.
+/// The ServiceAccount of a valid token. Requires our audience in the status: an API server without audience support leaves the
+/// audiences out.
 fn service_account(status: &TokenReviewStatus) -> Option<Known> {
     let for_us = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
     let user = status.user.as_ref().filter(|_| status.authenticated == Some(true) && for_us)?;
@@ -110,10 +116,10 @@ fn service_account(status: &TokenReviewStatus) -> Option<Known> {
     (!is_person).then(|| (namespace.to_owned(), name.to_owned()))
 }
 
-/// A ServiceAccount as it may act now.
+/// The actor of a ServiceAccount with its current memberships.
 fn actor(directory: &Directory, namespace: String, name: String) -> Actor {
     let workspace = directory.workspace_of(&namespace).filter(|workspace| {
-        // Nobody works any more in a workspace that is to be removed.
+        // A workspace that is closed or being deleted grants no roles.
         name == DEPLOYER
             && directory.workspace(workspace).is_some_and(|workspace| !workspace.leaving && !workspace.closed)
     });
@@ -129,6 +135,7 @@ fn actor(directory: &Directory, namespace: String, name: String) -> Actor {
 }
 
 impl Tenancy {
+    /// Authenticates by a ServiceAccount token.
     pub(crate) async fn by_kubernetes(&self, token: &str) -> Result<Actor, Error> {
         let (namespace, name) = self.0.reviews.review(token).await?.ok_or(Error::NotSignedIn)?;
         Ok(actor(&self.0.directory, namespace, name))

@@ -1,4 +1,4 @@
-//! What one server of a cluster does by itself: provision, remove, and sweep up.
+//! Background work of the leader: controllers and garbage collection.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::time::sleep;
 
 use crate::{Tenancy, provision};
 
-/// How often is looked for what registrations left behind.
+/// The interval of garbage collection.
 const SWEEP: Duration = Duration::from_mins(5);
 
 impl Tenancy {
-    /// Does it for ever; ended by dropping it. Only the leader may.
+    /// Runs until dropped. Only the leader may call it.
     pub async fn lead(&self) -> Infallible {
-        // Supervised in place and not spawned: all of it is dropped with the Lease of the leader.
+        // Supervised in place and not spawned: dropping this future, as on loss of the leader's Lease, stops all of it.
         futures::join!(
             runtime().run("tenancy-gc", "", || self.collect_garbage()),
             runtime().run("tenancy-controllers", "", || provision::run(self.clone())),

@@ -1,11 +1,15 @@
-//! Who somebody is, what they own, what they may do.
+//! Identity and tenancy: accounts, authentication, workspaces, and the objects that the platform provisions for them.
 //!
-//! Modules in reading order: what is known at once (`directory`), how somebody is recognised (`passwords`, `tokens`,
-//! `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`, `administrator`), what they can ask for (`register`, `users`,
-//! `workspaces`, `names`, `members`, `quota`, `kubeconfig`, `edge`), and what follows from it by itself (`provision`).
+//! Modules:
 //!
-//! Always true: every function that a caller can reach takes an [`domain::Actor`] and asks it first, but for
-//! registration and sign-in.
+//! - Cache: `directory`.
+//! - Authentication: `passwords`, `tokens`, `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`,
+//!   `administrator`.
+//! - Operations of users: `register`, `users`, `workspaces`, `names`, `members`, `quota`, `kubeconfig`, `edge`.
+//! - Controllers: `provision`.
+//!
+//! Invariant: every function reachable by a caller takes a [`domain::Actor`] and authorises it first, except registration and
+//! sign-in.
 //! Elsewhere: the table of roles (`domain::roles`), the resources (`kube_types`), the routes (`api`).
 
 use std::collections::BTreeMap;
@@ -64,28 +68,28 @@ pub use directory::{Account, Directory, WorkspaceRecord};
 pub use error::Error;
 pub use sign_in::SignedIn;
 
-/// What an administrator decides once for all.
+/// Settings of the platform, chosen by its administrator.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whether anybody may make themselves an account.
+    /// Whether visitors may register accounts.
     pub registration_open: bool,
-    /// For how many days a new account is good; 0: without end.
+    /// The validity of a new account in days; 0: no expiry.
     pub valid_days: i64,
     pub max_nodes: i64,
-    /// How long a visitor waits for an account that can be used at once.
+    /// How long registration waits for the new account to become ready.
     pub visitor_patience: Duration,
-    /// What a new workspace may use, in ResourceQuota's words.
+    /// The quota of a new workspace, with the resource names of ResourceQuota.
     pub quota: BTreeMap<String, String>,
-    /// What all workspaces that one account created may use together, in ResourceQuota's words.
+    /// The total quota of all workspaces that one account created, with the resource names of ResourceQuota.
     pub person_quota: BTreeMap<String, String>,
-    /// How long a workspace that is to be removed can be brought back.
+    /// How long a workspace marked for removal can be restored.
     pub removal_grace: Duration,
-    /// The address of Kubernetes that goes into kubeconfigs; without it, what the cluster says of itself.
+    /// The URL of the API server in kubeconfigs. `None`: the URL that the cluster publishes.
     pub kube_url: Option<String>,
     pub session_hours: i64,
-    /// By which program machines join.
+    /// The program with which machines join.
     pub join_tool: JoinTool,
-    /// How long an account that has expired can be brought back by prolonging it.
+    /// How long an expired account can be extended before it is deleted.
     pub account_grace: Duration,
 }
 
@@ -97,7 +101,7 @@ impl Default for Settings {
             ("services.nodeports", "0"), ("services.loadbalancers", "0"), ("persistentvolumeclaims", "5"),
             ("requests.storage", "20Gi"), ("configmaps", "50"), ("secrets", "50"), ("count/jobs.batch", "50"),
         ];
-        // The personal workspace and two that are shared.
+        // Enough for the personal workspace and two shared ones.
         #[rustfmt::skip]
         let person_quota = [
             ("requests.cpu", "12"), ("requests.memory", "24Gi"), ("pods", "150"), ("services", "30"),
@@ -120,10 +124,11 @@ impl Default for Settings {
     }
 }
 
-/// Identity and tenancy. Clones are the same one.
+/// Identity and tenancy. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Tenancy(Arc<Inner>);
 
+/// The state that clones of [`Tenancy`] share.
 struct Inner {
     clients: Clients,
     directory: Directory,
@@ -136,6 +141,7 @@ struct Inner {
     reviews: Reviews,
 }
 
+/// Why the platform cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the cluster did not tell who there is within {} s", .0.as_secs())]
@@ -144,13 +150,13 @@ pub enum StartError {
     Keys(#[source] Error),
 }
 
-/// How long the cluster may take to tell all that there is.
+/// The timeout of the initial lists.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How often is looked whether the keys are to be changed.
+/// The interval at which the session keys are checked for rotation.
 const KEYS: Duration = Duration::from_hours(1);
 
 impl Tenancy {
-    /// Begins to watch, and returns when all that there is is known. The definitions and the system's namespace are there.
+    /// Starts the watches and returns when their initial lists are complete. Requires the CRDs and the system namespace.
     pub async fn start(
         clients: Clients,
         settings: Settings,
@@ -186,7 +192,7 @@ impl Tenancy {
         &self.0.settings
     }
 
-    /// Changes the keys when their time has come, for as long as anybody needs them.
+    /// Rotates the session keys when due, until the last clone is dropped.
     fn keep_keys_fresh(&self) {
         let inner = Arc::downgrade(&self.0);
         let gone = inner.clone();
@@ -197,7 +203,7 @@ impl Tenancy {
     }
 }
 
-/// Refreshes the keys of sessions until the platform is dropped.
+/// Refreshes the session keys until the last [`Tenancy`] is dropped.
 async fn refresh_keys(inner: std::sync::Weak<Inner>) {
     loop {
         tokio::time::sleep(KEYS).await;

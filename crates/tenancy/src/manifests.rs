@@ -1,8 +1,8 @@
-//! Everything that a cluster administrator applies before the platform can run on a cluster.
+//! The manifests that a cluster administrator applies before the platform can run on a cluster.
 //!
-//! The server runs under ServiceAccount `longshore` and has the rows of [`rights`] alone. It cannot change what is written
-//! here: neither its own role, nor the curated ones, nor the policy that guards what it provisions. The embedded cluster is
-//! given all of it at each start, by its administrator ([`apply`]).
+//! The server runs as ServiceAccount `longshore` and has only the rights in [`rights`]. It cannot change these manifests: neither its
+//! own role, nor the curated ones, nor the policies that guard provisioned objects. On the embedded cluster its administrator applies
+//! all of them at each start ([`apply`]).
 
 mod approvals;
 pub(crate) mod host_ports;
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::roles;
 
-/// The ServiceAccount that the server runs under, in `longshore-system`; its roles and bindings have this name too.
+/// The ServiceAccount that the server runs as, in `longshore-system`. Its roles and bindings have the same name.
 pub const PLATFORM: &str = "longshore";
 
 /// Why the manifests could not be applied.
@@ -40,7 +40,7 @@ pub struct ApplyError {
     source: Box<kube::Error>,
 }
 
-/// All objects, in the order in which they are to be applied.
+/// All objects in the order in which they must be applied.
 pub fn manifests() -> Vec<Value> {
     let mut all = vec![namespace()];
     all.extend(kube_types::definitions::all().iter().map(|definition| written(&definition.crd)));
@@ -59,7 +59,7 @@ pub fn manifests() -> Vec<Value> {
     all
 }
 
-/// The same as one stream of YAML documents.
+/// All objects as one stream of YAML documents.
 pub fn yaml() -> String {
     let document = |object: &Value| {
         let text = serde_norway::to_string(object).expect("an object of ours can be written as YAML");
@@ -68,12 +68,12 @@ pub fn yaml() -> String {
     manifests().iter().map(document).collect()
 }
 
-/// Applies all objects, as an administrator of the cluster. Definitions are not among them: what is there already of
-/// another project's must not be changed, which `kube_access::install` sees to.
+/// Applies all objects except CRDs, as an administrator of the cluster. `kube_access::install` handles CRDs: an existing CRD of another
+/// project must not be changed.
 pub async fn apply(client: &kube::Client) -> Result<(), ApplyError> {
     let all = manifests().into_iter().filter(|manifest| manifest["kind"] != "CustomResourceDefinition");
     let (namespaces, rest): (Vec<_>, Vec<_>) = all.partition(|manifest| manifest["kind"] == "Namespace");
-    // Nothing else needs another to be there before it.
+    // Only namespaces must exist before the other objects.
     for together in [namespaces, rest] {
         try_join_all(together.into_iter().map(|manifest| apply_one(client, manifest))).await?;
     }

@@ -1,9 +1,9 @@
-//! Who belongs to a workspace, and as what.
+//! Members of a workspace and their roles.
 //!
-//! Nobody becomes a member without wanting to: they are invited ([`invitations`]) and accept. Only an administrator of the
-//! platform adds somebody directly.
+//! Users consent to membership: they are invited ([`invitations`]) and accept. Only administrators of the platform add members
+//! directly.
 //!
-//! Always true of what is done here: a workspace has an admin, and a personal one has its owner alone.
+//! Invariants: a shared workspace has an admin, and a personal workspace has its owner as its only member.
 
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{Capability, WorkspaceRole};
@@ -23,28 +23,28 @@ pub mod invitations;
 
 pub use bindings::TenantBinding;
 
-/// As many as the definition of a workspace allows.
+/// The limit of members per workspace, as in the CRD.
 pub(crate) const MOST: usize = 500;
 
-/// A member, as the others see them.
+/// A member as other members may view it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberInfo {
     pub user: UserId,
     pub role: WorkspaceRole,
-    /// Empty where the account is gone.
+    /// Empty if the account does not exist.
     pub email: String,
     pub organization: String,
     pub disabled: bool,
 }
 
-/// Whether RoleBindings that a removed member may have left behind are deleted.
+/// Whether RoleBindings that a removed member may have created are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bindings {
     Delete,
     Keep,
 }
 
-/// What became of a workspace that a member was removed from.
+/// The result of removing a member.
 #[derive(Clone, Debug)]
 pub struct RemovedMember {
     pub workspace: WorkspaceInfo,
@@ -72,7 +72,7 @@ impl Tenancy {
         Ok(workspace.members.iter().filter_map(info).collect())
     }
 
-    /// Gives a member another role. An administrator of the platform can also make somebody a member so.
+    /// Changes the role of a member. An administrator of the platform can also add a member this way.
     pub async fn set_role(
         &self,
         actor: &Actor,
@@ -102,7 +102,7 @@ impl Tenancy {
         .await
     }
 
-    /// Takes somebody out of a workspace; everybody may leave one themselves. RoleBindings that the member may have left behind go.
+    /// Removes a member. Members may remove themselves. RoleBindings that the member may have created are deleted.
     pub async fn remove_member(
         &self,
         actor: &Actor,
@@ -112,7 +112,7 @@ impl Tenancy {
         self.remove_member_with(actor, name, user, Bindings::Delete).await
     }
 
-    /// As [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of its tenants.
+    /// Like [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of tenants.
     pub async fn remove_member_with(
         &self,
         actor: &Actor,
@@ -127,7 +127,7 @@ impl Tenancy {
             actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         }
         if bindings == Bindings::Keep {
-            // A member who leaves does not decide what stays of theirs.
+            // Members who leave do not decide which of their bindings remain.
             if actor.id() == Some(user) {
                 return Err(Error::Conflict(
                     "who leaves a workspace cannot keep its RoleBindings".to_owned(),
@@ -164,7 +164,7 @@ impl Tenancy {
         Ok(RemovedMember { workspace: workspace.await?, bindings: listed })
     }
 
-    /// The RoleBindings of tenants in all namespaces of a workspace.
+    /// Lists the RoleBindings that tenants created in all namespaces of a workspace.
     async fn tenant_bindings(&self, workspace: &WorkspaceRecord) -> Result<Vec<TenantBinding>, Error> {
         let mut found = Vec::new();
         for namespace in &workspace.made {
@@ -173,7 +173,7 @@ impl Tenancy {
         Ok(found)
     }
 
-    /// A shared workspace that would have no admin without this person.
+    /// A shared workspace whose only admin is this user.
     pub(crate) fn held_alone(&self, user: &UserId) -> Option<String> {
         let held = |workspace: &WorkspaceRecord| {
             let mut admins = workspace.admins();
@@ -191,7 +191,7 @@ impl Tenancy {
     }
 }
 
-/// Makes somebody a member.
+/// Adds a member.
 pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) -> Result<(), Error> {
     if spec.members.len() >= MOST {
         return Err(Error::Conflict(format!("a workspace has at most {MOST} members")));
@@ -200,17 +200,18 @@ pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) 
     Ok(())
 }
 
-/// Records that somebody can no longer change things in the workspace: `longshore-deployer` is recreated for it.
+/// Records that a member lost write access: the controller recreates `longshore-deployer` for it.
 pub(crate) fn member_left(workspace: &mut Workspace, now: Timestamp) {
     workspace.annotations_mut().insert(MEMBER_LEFT.to_owned(), now.to_string());
 }
 
-/// Whether the controller has not yet dealt with the last member who left.
+/// Whether the controller has yet to handle the last member that left.
 fn is_removal_pending(workspace: &Workspace) -> bool {
     let left = workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str);
     workspace.status.as_ref().is_none_or(|status| status.member_left != left)
 }
 
+/// Refuses personal workspaces.
 pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
     if is_personal(workspace) {
         let name = workspace.name_any();
@@ -219,6 +220,7 @@ pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses workspaces without an admin.
 fn has_admin(workspace: &Workspace) -> Result<(), Error> {
     if !workspace.spec.members.iter().any(|member| member.role == WorkspaceRole::Admin.as_str()) {
         let name = workspace.name_any();

@@ -1,12 +1,12 @@
 //! The registry of retired names: workspaces and their namespaces share one set of names.
 //!
-//! Administrators bind rights to names: groups `longshore:ws:<name>:<role>`, ServiceAccounts of a namespace. A new holder of a name would
-//! get them, so a name that was once a workspace's or a namespace's is given again only to its owner, to the workspace that it was
-//! a namespace of, or by an administrator of the platform who was shown what still refers to it.
+//! Administrators bind rights to names: groups `longshore:ws:<name>:<role>`, ServiceAccounts of a namespace. A new holder of a name
+//! would get them. So the name of a former workspace or namespace is reusable only by its owner and by the workspace that the
+//! namespace was in. An administrator of the platform can reissue it to others after being shown the objects that still refer to it.
 //!
-//! Each retired name is one small ConfigMap `retired-<name>` in `longshore-system`, written before the object of that name goes. A name
-//! that is in use again keeps its ConfigMap; the next removal replaces it. How many names one account can retire is limited
-//! ([`MOST_RETIRED`]). Names that begin with the id of an account are not kept: nobody else can choose them.
+//! Each retired name is one small ConfigMap `retired-<name>` in `longshore-system`, written before the object of that name is deleted.
+//! A name that is in use again keeps its ConfigMap; the next removal replaces it. [`MOST_RETIRED`] limits how many names one account
+//! can retire. Names that begin with the id of an account are not recorded: no other account can choose them.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,17 @@ use crate::pages;
 use crate::secrets::{is_code, writing};
 use crate::workspaces::is_personal;
 
-/// So many names can be retired for one account before it can choose no further ones.
+/// The limit of retired names per account. Above it the account can choose no new names.
 pub const MOST_RETIRED: usize = 100;
-/// So many references to a name are listed.
+/// The limit of references in a message.
 const MOST_LISTED: usize = 20;
 const PREFIX: &str = "retired-";
 
-/// A name that nothing has any more.
+/// A name that no object has any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetiredName {
     pub name: String,
-    /// The account that may use it again; nobody: only an administrator gives it again.
+    /// The account that may use it again. `None`: only an administrator can reissue it.
     pub owner: Option<UserId>,
     /// The UID of the workspace that had it.
     pub workspace_uid: String,
@@ -54,7 +54,7 @@ impl RetiredName {
         })
     }
 
-    /// Fields that cannot be parsed are left empty: then nobody may use the name again.
+    /// Fields that cannot be parsed are left empty: then no account may use the name again.
     fn of(map: &ConfigMap) -> Self {
         let field = |key: &str| map.data.as_ref().and_then(|data| data.get(key));
         Self {
@@ -116,19 +116,19 @@ fn api(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, SYSTEM_NAMESPACE)
 }
 
-/// The record of a retired name. To be asked after whether the name is in use: a name is retired before it is free.
+/// Reads the record of a retired name. Call it after checking that the name is not in use: a name is retired before it is freed.
 pub(crate) async fn find(client: kube::Client, name: &str) -> Result<Option<RetiredName>, kube::Error> {
     Ok(api(client).get_opt(&object_name(name)).await?.as_ref().map(RetiredName::of))
 }
 
-/// Whether a record may take the place of one that another workspace left.
+/// Whether a new record replaces an existing record of another workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     Replace,
     Keep,
 }
 
-/// Records that a name is retired. Repeatable: a record of the same workspace stays as it is.
+/// Records that a name is retired. Idempotent: a record of the same workspace stays unchanged.
 pub(crate) async fn retire(
     client: kube::Client,
     record: &RetiredName,
@@ -160,7 +160,7 @@ pub(crate) async fn count(client: kube::Client, owner: &UserId) -> Result<usize,
     Ok(api(client).list_metadata(&of_owner).await?.items.len())
 }
 
-/// Takes an account that is going off all its names: from now on only an administrator gives them again.
+/// Removes a deleted account as the owner of its retired names: from then on only an administrator can reissue them.
 pub(crate) async fn forget_owner(client: kube::Client, owner: &UserId) -> Result<(), kube::Error> {
     let maps = api(client);
     let of_owner = ListParams::default().labels(&format!("{}={owner}", marks::NAME_OWNER));
@@ -180,7 +180,7 @@ pub(crate) async fn forget_owner(client: kube::Client, owner: &UserId) -> Result
     patches.try_collect().await
 }
 
-/// What still gives rights to whoever has a name: bindings that name groups of the workspace, or ServiceAccounts of the namespace.
+/// Lists the bindings that grant rights to the name: those of the workspace's groups, or of the namespace's ServiceAccounts.
 pub(crate) async fn references(client: kube::Client, name: &str) -> Result<Vec<String>, kube::Error> {
     let everything = ListParams::default();
     let cluster_bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
@@ -199,7 +199,7 @@ pub(crate) async fn references(client: kube::Client, name: &str) -> Result<Vec<S
     Ok(found)
 }
 
-/// One line of what refers to a name.
+/// Formats references to a name as one line.
 pub(crate) fn listed(references: &[String]) -> String {
     let shown = references.iter().take(MOST_LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match references.len().checked_sub(MOST_LISTED) {
@@ -213,6 +213,7 @@ fn any_refers(subjects: Option<&Vec<Subject>>, name: &str) -> bool {
     subjects.into_iter().flatten().any(|subject| refers(subject, name))
 }
 
+/// Whether a subject of a binding names a workspace's group or a namespace's ServiceAccount of this name.
 fn refers(subject: &Subject, name: &str) -> bool {
     let of_workspace = subject
         .name

@@ -1,4 +1,4 @@
-//! Reads everything of a kind, a page at a time, so that a long list never stands in memory whole.
+//! Paginated list requests that convert each object while reading, so that a long list is never whole in memory.
 
 use std::fmt::Debug;
 
@@ -6,11 +6,11 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-/// So many objects are read at once. What a page takes while it is read is given back in part only, as what is kept of it lies
-/// in between: with a hundred, a server of 2,000 people had 7 MiB more.
+/// The page size. The allocator returns only part of a page's memory, as the retained objects lie in between: with pages of 100 a
+/// server with 2,000 users used 7 MiB more.
 pub(crate) const PAGE: u32 = 25;
 
-/// What `keep` makes of each object that `wanted` names. All pages are of one moment.
+/// Lists the objects that `wanted` selects and maps each with `keep`. All pages are of one snapshot.
 pub(crate) async fn all<K, P>(
     api: &Api<K>,
     wanted: &ListParams,

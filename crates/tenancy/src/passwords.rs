@@ -1,8 +1,8 @@
-//! Passwords that people choose: Argon2id, and never more of it at once than the machine can bear.
+//! Password hashing with Argon2id, bounded in concurrency.
 //!
-//! Hashing takes 19 MiB and tens of milliseconds by design, so it happens off the async threads, two at a time; a few
-//! more may wait, and whoever comes after those is told to come back. Whoever has no password is tried against a hash
-//! that nobody knows the password of, so that it takes as long to be refused.
+//! A hash takes 19 MiB and tens of milliseconds by design, so it runs on blocking threads, two at a time. A few more callers
+//! may wait; further ones get [`Error::Throttled`]. For an account without a password, verification runs against a fixed hash
+//! with no known password, so that the response takes as long.
 
 use std::sync::Arc;
 
@@ -15,23 +15,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::Error;
 use crate::secrets::random;
 
-/// How many are hashed at once.
+/// The limit of concurrent hashes.
 const AT_ONCE: usize = 2;
-/// How many may be here altogether, those that wait among them.
+/// The limit of running and waiting callers together.
 const ADMITTED: usize = 32;
-/// What those are told who come after.
+/// The seconds in [`Error::Throttled`] for callers above the limit.
 const COME_BACK: u64 = 2;
 
-/// Random bytes in place of a salt and a hash, with the parameters of [`argon2id`]: no password is known to fit.
+/// Random bytes in place of salt and hash, with the parameters of [`argon2id`]. No password is known to match.
 const NOBODYS: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$G4zOtPmUW1jlgnpZLYZ2sg$F9Yj2nvGadk2BqCJDCJjoXDAuB06zMkUfE8qWwi7eFI";
 
+/// Hashes and verifies passwords with bounded concurrency.
 pub(crate) struct Hasher {
     admitted: Arc<Semaphore>,
     working: Arc<Semaphore>,
 }
 
-/// As the recommendations of OWASP have it.
+/// Parameters as OWASP recommends.
 fn argon2id() -> Argon2<'static> {
     let params = Params::new(19 * 1024, 2, 1, None).expect("the parameters are within Argon2's bounds");
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
@@ -42,7 +43,7 @@ impl Hasher {
         Self { admitted: Arc::new(Semaphore::new(ADMITTED)), working: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// The string to be kept of a password.
+    /// Hashes a password for storage.
     pub async fn hash(&self, password: &Password) -> Result<String, Error> {
         let password = password.clone();
         self.work(move || {
@@ -52,7 +53,7 @@ impl Hasher {
         .await?
     }
 
-    /// Whether it is the password of the string that was kept; with `None` it never is, and takes as long to say so.
+    /// Whether `password` matches the stored hash. With `None` always false, after the same time.
     pub async fn is(&self, password: &Password, kept: Option<&str>) -> Result<bool, Error> {
         let (password, known) = (password.clone(), kept.is_some());
         let kept = kept.unwrap_or(NOBODYS).to_owned();
@@ -63,8 +64,8 @@ impl Hasher {
         Ok(fits.await?? && known)
     }
 
-    /// Does it when it is its turn. Whoever stops waiting for the answer leaves the line; what was begun is finished, and
-    /// counts until then.
+    /// Runs `work` on a blocking thread once a permit is free. A caller dropped while waiting leaves the queue. Started work is
+    /// finished even if its caller is dropped, and holds its permits until then.
     async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
         let busy = |_| Error::Throttled { seconds: COME_BACK };
         let admitted: OwnedSemaphorePermit = self.admitted.clone().try_acquire_owned().map_err(busy)?;

@@ -1,4 +1,4 @@
-//! How far an account is prepared.
+//! Provisioning progress of an account: its conditions.
 
 use domain::Actor;
 use domain::ids::UserId;
@@ -9,8 +9,8 @@ use kube_types::User;
 use crate::{Error, Tenancy};
 
 impl Tenancy {
-    /// The conditions of an account: one's own, or any for whoever may read accounts. None before anything was prepared.
-    /// Asks the cluster: the directory does not keep them.
+    /// The conditions of an account: the actor's own, or any with the right to read accounts. Empty before provisioning has begun.
+    /// Reads the cluster: the directory does not cache conditions.
     pub async fn progress(&self, actor: &Actor, id: &UserId) -> Result<Vec<Condition>, Error> {
         let account = self.user(actor, id)?;
         let users: Api<User> = Api::all(self.0.clients.own());

@@ -1,5 +1,5 @@
-//! How much a workspace may use: the whole, set by administrators of the platform, and how its namespaces share it,
-//! which the workspace's own admins decide.
+//! Quotas of workspaces: the total, which administrators of the platform set, and the shares of its namespaces, which the
+//! workspace's admins set.
 
 use std::collections::BTreeMap;
 
@@ -21,35 +21,37 @@ mod shares;
 
 pub use shares::{Amounts, QuotaError, shares, shares_of};
 
-/// What a workspace may use and what it uses.
+/// The quota of a workspace and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaInfo {
-    /// The resourceVersion of the workspace.
+    /// The `resourceVersion` of the workspace.
     pub version: String,
     pub quota: Amounts,
-    /// The first namespace first.
+    /// The first namespace of the workspace comes first.
     pub namespaces: Vec<NamespaceQuota>,
 }
 
+/// The quota of one namespace and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceQuota {
     pub name: String,
-    /// What it may use.
+    /// The limits.
     pub hard: Amounts,
-    /// What it uses, as the cluster last counted.
+    /// The use as Kubernetes last counted it.
     pub used: Amounts,
 }
 
-/// What is to be changed.
+/// A change of a workspace's quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaPatch {
-    /// The whole.
+    /// The total of the workspace.
     pub quota: Option<Amounts>,
-    /// By namespace. Those that are not named keep their share.
+    /// Shares by namespace. Namespaces that are not listed keep their share.
     pub shares: BTreeMap<String, Amounts>,
 }
 
 impl Tenancy {
+    /// The quota of a workspace and its use per namespace.
     pub async fn quota(&self, actor: &Actor, name: &WorkspaceName) -> Result<QuotaInfo, Error> {
         let WorkspaceInfo { version, quota, namespaces, .. } = self.workspace(actor, name)?;
         let known = self.0.directory.workspace(name);
@@ -57,7 +59,7 @@ impl Tenancy {
         let parts = namespaces.into_iter().map(async |namespace| {
             let used = if namespace.made { self.used(&namespace.name).await? } else { Amounts::new() };
             let hard = hard.get(&namespace.name).cloned().unwrap_or_default();
-            // Counts of objects are limits of the platform and no part of the quota.
+            // Object counts are limits of the platform and not part of the quota.
             let used = used.into_iter().filter(|(resource, _)| hard.contains_key(resource)).collect();
             Ok::<_, Error>(NamespaceQuota { hard, used, name: namespace.name })
         });
@@ -71,7 +73,7 @@ impl Tenancy {
         Ok(used.map(|(resource, amount)| (resource, amount.0)).collect())
     }
 
-    /// Changes the whole, the shares, or both: a sum of shares that is greater than the whole is refused.
+    /// Changes the total, the shares, or both. Refuses shares whose sum exceeds the total.
     pub async fn set_quota(
         &self,
         actor: &Actor,

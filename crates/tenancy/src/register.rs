@@ -1,8 +1,8 @@
-//! How somebody becomes a user.
+//! Registration of accounts.
 //!
-//! In this order: the e-mail address is claimed, the Secrets are made, then the User object. All else (namespace, access,
-//! workspace) follows from the User by itself (`crate::provision`). Whatever a crash leaves behind without its User is
-//! taken away after a while ([`sweep`]), and so is an account whose only token nobody can have been told.
+//! Order of writes: the claim of the e-mail address, the Secrets, then the User object. The controllers (`crate::provision`)
+//! create the rest (namespace, access, workspace) from the User. Objects that a crash leaves without their User are garbage
+//! collected after a while ([`sweep`]), and so are accounts whose only token cannot have been disclosed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,8 +27,8 @@ use claims::Claim;
 pub(crate) mod claims;
 pub mod sweep;
 
-/// All that somebody may say of themselves, checked. Nothing else can be asked for: an account is as long and as large
-/// as the settings have it.
+/// The validated fields of a registration. The caller chooses nothing else: validity and limits of the account come from the
+/// settings.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub email: Email,
@@ -61,16 +61,16 @@ pub struct Registered {
     pub name: String,
     /// The first namespace of the personal workspace.
     pub namespace: WorkspaceName,
-    /// The login token, told here and never again.
+    /// The login token. It is disclosed only here.
     pub token: TokenText,
-    /// Whether all is prepared; if not, it is still being done.
+    /// Whether provisioning is complete; if not, it continues in the background.
     pub ready: bool,
-    /// When the account ends; not known before it is ready, and never where it has no end.
+    /// When the account expires. `None` before it is ready, and for accounts without an expiry.
     pub expires: Option<Timestamp>,
 }
 
 impl Tenancy {
-    /// Makes an account for whoever asks, from that address, while registration is open.
+    /// Registers an account for a visitor while registration is open. Rate-limited by address.
     pub async fn register(&self, registration: Registration, from: IpAddr) -> Result<Registered, Error> {
         if !self.0.settings.registration_open {
             return Err(Error::RegistrationClosed);
@@ -79,12 +79,13 @@ impl Tenancy {
         self.make_account(registration).await
     }
 
-    /// Makes an account for somebody else. Roles on the platform are given by another act.
+    /// Creates an account on behalf of an administrator. Platform roles are granted separately.
     pub async fn create_user(&self, actor: &Actor, registration: Registration) -> Result<Registered, Error> {
         actor.may(Capability::ManageUsers, Place::Platform)?;
         self.make_account(registration).await
     }
 
+    /// Creates an account and waits until it is ready, for at most `visitor_patience`.
     async fn make_account(&self, registration: Registration) -> Result<Registered, Error> {
         let Registration { email, phone, organization, password } = registration;
         let is_anothers = |login| self.0.directory.by_login(login).is_some();
@@ -136,7 +137,7 @@ impl Tenancy {
         })
     }
 
-    /// Claim, Secrets, User. What was made is taken back where it is certain that there will be no User.
+    /// Writes claim, Secrets and User. On failure deletes them if it is certain that the User was not created.
     async fn write(
         &self,
         email: &Email,
@@ -165,7 +166,7 @@ impl Tenancy {
                 Err(Error::AccountExists)
             }
             Err(error) => {
-                // Where the cluster did not refuse but fell silent, there may be the User: then its Secrets must stay.
+                // Without a definite refusal the User may exist: then its Secrets must stay.
                 if matches!(&error, kube::Error::Api(status) if status.code < 500) {
                     self.take_back(&claimed, &made).await;
                 }
@@ -174,7 +175,7 @@ impl Tenancy {
         }
     }
 
-    /// What cannot be taken back now is swept away later.
+    /// Deletes the objects of a failed registration. Objects that cannot be deleted now are garbage collected later.
     async fn take_back(&self, claimed: &ConfigMap, secrets: &[Secret]) {
         let client = self.0.clients.own();
         let mut failed = claims::release(client.clone(), claimed).await.err();
@@ -191,7 +192,7 @@ impl Tenancy {
         }
     }
 
-    /// The token goes to its owner now: from here on the account is theirs.
+    /// Records that the login token is about to be sent to its owner: from here on the account is in use.
     async fn will_be_told(&self, name: &str) -> Result<(), Error> {
         let users: Api<User> = Api::all(self.0.clients.own());
         let patch = json!({"metadata": {"annotations": {marks::UNTOLD: null}}});

@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(roles.len(), WorkspaceRole::ALL.len());
         for (role, is) in WorkspaceRole::ALL.iter().zip(&roles) {
             assert_eq!(is.metadata.name, Some(format!("longshore-ws-{role}")));
-            // An aggregated role would grow by whatever somebody labels.
+            // An aggregated role would grow by any ClusterRole with a matching label.
             assert_eq!(is.aggregation_rule, None);
             assert_eq!(is.rules.as_ref().map(Vec::len), Some(role.kubernetes().count()));
         }

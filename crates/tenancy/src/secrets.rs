@@ -1,7 +1,7 @@
-//! What is kept in Secrets of the system's namespace: credentials of people, and random bits.
+//! Secrets of the system namespace: credentials of users. Also random bytes and helpers for writes.
 //!
-//! A person's credentials are `credentials-<id>`: an Argon2id string where they have a password, and an epoch. Whoever
-//! revokes sessions raises the epoch, and every session that was opened at another epoch is no longer good.
+//! The credentials of a user are the Secret `credentials-<id>`: an Argon2id hash if there is a password, and an epoch.
+//! Revocation raises the epoch, which invalidates every session of another epoch.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +16,32 @@ use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
 use crate::Error;
 use crate::sessions::SessionId;
 
-/// How often a write is tried again that somebody else was faster with.
+/// The limit of attempts after conflicts.
 pub(crate) const RACES: usize = 10;
 
-/// As many bytes from the system. Without randomness nothing that we promise holds.
+/// Returns random bytes from the operating system. Panics without randomness: no security guarantee would hold.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the system gives randomness");
     bytes
 }
 
-/// A new id of a person.
+/// Generates the id of a new user.
 pub(crate) fn new_user_id() -> UserId {
     UserId::from_random(random())
 }
 
-/// How many sessions can have been ended one by one; with more than that, all are.
+/// The limit of individually ended sessions. Above it, all sessions are ended.
 const MOST_ENDED: usize = 50;
 
-/// What is known of a person's credentials. The epoch of a new one is the time of its making, so that not even
-/// credentials that were deleted and made anew bring an old session back.
+/// The credentials of a user. A new epoch starts at the current time, so that recreated credentials never revalidate an old
+/// session.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// An Argon2id string.
+    /// The Argon2id hash.
     pub password: Option<String>,
     pub epoch: u64,
-    /// Sessions that were signed out of before their time.
+    /// Sessions that were signed out before they expired.
     pub ended: Vec<SessionId>,
 }
 
@@ -50,13 +50,13 @@ impl Credentials {
         Self { password, epoch: seconds(now), ended: Vec::new() }
     }
 
-    /// No session that was opened before is good any more.
+    /// Invalidates all sessions opened so far.
     pub fn raise_epoch(&mut self, now: Timestamp) {
         self.epoch = seconds(now).max(self.epoch.saturating_add(1));
         self.ended.clear();
     }
 
-    /// This session is not good any more.
+    /// Invalidates this session.
     pub fn end(&mut self, session: &SessionId, now: Timestamp) {
         self.ended.retain(|ended| ended != session && !ended.is_expired(now));
         self.ended.push(session.clone());
@@ -65,7 +65,7 @@ impl Credentials {
         }
     }
 
-    /// Whether a session of this person is still good.
+    /// Whether a session of this user is still valid.
     pub fn accept(&self, session: &SessionId, now: Timestamp) -> bool {
         session.epoch == self.epoch && !session.is_expired(now) && !self.ended.contains(session)
     }
@@ -83,7 +83,7 @@ impl Credentials {
         secret(Self::name(user), marks::CREDENTIALS_TYPE, user, data)
     }
 
-    /// Of a Secret of this type; `None` where it does not say what it must.
+    /// Parses a Secret of this type. `None` if a required field is missing or invalid.
     pub fn of(secret: &Secret) -> Option<Self> {
         let ended = text(secret, "ended").unwrap_or_default().split_whitespace();
         Some(Self {
@@ -94,11 +94,12 @@ impl Credentials {
     }
 }
 
+/// Seconds since 1970-01-01; zero for earlier times.
 fn seconds(now: Timestamp) -> u64 {
     u64::try_from(now.as_second()).unwrap_or_default()
 }
 
-/// A Secret of a person.
+/// Builds a Secret that belongs to a user.
 pub(crate) fn secret(name: String, kind: &str, user: &UserId, data: BTreeMap<&str, String>) -> Secret {
     let labels = [(marks::USER, user.as_str()), (marks::MANAGED_BY, FIELD_MANAGER)];
     Secret {
@@ -126,17 +127,17 @@ pub(crate) fn api(client: kube::Client) -> Api<Secret> {
     Api::namespaced(client, SYSTEM_NAMESPACE)
 }
 
-/// Writes as the platform's own manager.
+/// Parameters of writes with the platform's field manager.
 pub(crate) fn writing() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// Whether Kubernetes answered with this code.
+/// Whether the error is an API status with this code.
 pub(crate) fn is_code(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Changes a person's credentials and returns what they became. Somebody who has none yet gets some.
+/// Changes a user's credentials, creating them if there are none, and returns the result. Retries on conflict.
 pub(crate) async fn change_credentials(
     client: kube::Client,
     user: &UserId,
@@ -154,11 +155,11 @@ pub(crate) async fn change_credentials(
                 made.map(|_| credentials)
             }
             Some(before) => {
-                // What cannot be read has no epoch that could be carried on: it begins anew, at this time.
+                // Credentials that cannot be parsed have no epoch to continue: a new one starts at this time.
                 let mut credentials = Credentials::of(&before).unwrap_or_else(|| Credentials::new(None, now));
                 change(&mut credentials);
                 let mut after = Secret { data: credentials.to_secret(user).data, ..before };
-                // Whoever changes credentials knows them.
+                // A caller that changes the credentials knows them: they no longer count as undisclosed.
                 after.annotations_mut().remove(marks::UNTOLD);
                 secrets.replace(&name, &writing(), &after).await.map(|_| credentials)
             }

@@ -1,8 +1,8 @@
-//! Sessions: a signed cookie that says who, at which epoch, until when.
+//! Sessions: a signed cookie with user, epoch and expiry.
 //!
-//! `base64url(payload).base64url(HMAC-SHA256)`. The payload is a [`Session`] in JSON. Nothing of a session is kept: it is
-//! good while its signature is ours, its time has not come, the User object is the same one by UID, and the person's epoch is
-//! the one at which it was opened. The token against forged requests is a second signature, over the session's id.
+//! Format: `base64url(payload).base64url(HMAC-SHA256)`. The payload is a [`Session`] in JSON. The server stores no sessions. A
+//! session is valid while its signature is ours, it has not expired, the User object has the same UID, and the user's epoch is
+//! the one at which the session was opened. The CSRF token is a second signature, over the session id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,10 +23,10 @@ pub const COOKIE: &str = "longshore_session";
 /// The header that unsafe requests with a cookie carry.
 pub const CSRF_HEADER: &str = "x-csrf-token";
 
-/// Longer ones are not ours.
+/// The length limit of cookies and CSRF tokens. Ours are shorter.
 const LONGEST: usize = 1024;
 
-/// What a cookie says.
+/// The payload of the cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Session {
@@ -34,17 +34,16 @@ pub(crate) struct Session {
     /// The UID of the User object.
     pub uid: String,
     pub id: SessionId,
-    /// In seconds since 1970.
+    /// In seconds since 1970-01-01.
     pub issued: i64,
 }
 
-/// The id of a session says until when and at which epoch, so that whoever acts through it can be asked at any time
-/// whether it is still good.
+/// The id of a session. It contains expiry and epoch, so that the validity of an actor's session can be checked at any time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct SessionId {
     pub epoch: u64,
-    /// In seconds since 1970.
+    /// In seconds since 1970-01-01.
     pub expires: i64,
     nonce: String,
 }
@@ -115,7 +114,7 @@ impl Key {
         format!("{payload}.{}", URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// What the cookie says, where this key has signed it. Nothing is read of one that it has not.
+    /// Parses the cookie if this key has signed it. The payload of other cookies is not parsed.
     pub fn open(&self, cookie: &str) -> Option<Session> {
         let (payload, tag) = cookie.split_once('.').filter(|_| cookie.len() <= LONGEST)?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
@@ -123,18 +122,19 @@ impl Key {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
-    /// What a request that changes something must carry beside the cookie.
+    /// The CSRF token: unsafe requests must carry it beside the cookie.
     pub fn csrf(&self, id: &SessionId) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
     }
 
+    /// Whether `given` is the CSRF token of this session. Compares in constant time.
     pub fn is_csrf(&self, id: &SessionId, given: &str) -> bool {
         let given = if given.len() <= LONGEST { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
         given.is_some_and(|given| hmac::verify(&self.0, csrf_text(id).as_bytes(), &given).is_ok())
     }
 }
 
-/// A colon is in no payload, so that neither signature is ever good for the other.
+/// The signed text of a CSRF token. No payload contains a colon, so neither signature is valid in place of the other.
 fn csrf_text(id: &SessionId) -> String {
     format!("csrf:{id}")
 }

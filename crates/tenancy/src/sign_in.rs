@@ -1,7 +1,7 @@
-//! Signing in: a name and a secret become a session.
+//! Sign-in: exchanges a login name and a secret for a session.
 //!
-//! The secret is the password or a login token. Whatever is wrong, the answer is the same and takes as long; whether a
-//! secret is compared as a token or as a password depends on nothing but its own form.
+//! The secret is the password or a login token. Every failure gives the same response after the same time. Only the form of the
+//! secret decides whether it is compared as a token or as a password.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::sessions::{Session, SessionId};
 use crate::tokens::{self, TokenKind};
 use crate::{Account, Error, Tenancy};
 
-/// No name is longer: an e-mail address has 320 characters at most.
+/// The length limit of a login name. An e-mail address has at most 320 characters.
 const LONGEST_LOGIN: usize = 512;
 
-/// Somebody who has signed in. `cookie` and `csrf` are for them alone.
+/// A new session. `cookie` and `csrf` are for its user alone.
 pub struct SignedIn {
     pub actor: Actor,
     /// The value of the cookie [`crate::sessions::COOKIE`].
     pub cookie: String,
-    /// What unsafe requests carry in [`crate::sessions::CSRF_HEADER`].
+    /// The value of the header [`crate::sessions::CSRF_HEADER`] in unsafe requests.
     pub csrf: String,
     pub expires: Timestamp,
 }
 
 impl Tenancy {
-    /// Opens a session for whoever knows the secret of the account that `login` names.
+    /// Opens a session for the account that `login` names if `secret` is valid.
     pub async fn sign_in(&self, login: &str, secret: &str, from: IpAddr) -> Result<SignedIn, Error> {
         let account = self.recognise(login, secret, from).await?;
         if account.is_expired(self.0.clock.now()) {
@@ -40,7 +40,7 @@ impl Tenancy {
         self.open_session(&account).await
     }
 
-    /// The account, where this is its secret: expired ones too, disabled ones not.
+    /// Returns the account if `secret` is valid for it. Accepts expired accounts, but not disabled ones.
     pub async fn recognise(&self, login: &str, secret: &str, from: IpAddr) -> Result<Arc<Account>, Error> {
         let login = if login.len() <= LONGEST_LOGIN { normal(login) } else { String::new() };
         let account = self.0.directory.by_login(&login);
@@ -62,7 +62,7 @@ impl Tenancy {
         }
     }
 
-    /// Whether this is the password, or a login token, of the account.
+    /// Whether this is the password or a login token of the account.
     pub(crate) async fn fits(&self, account: Option<&Account>, secret: &str) -> Result<bool, Error> {
         let directory = &self.0.directory;
         if let Some(id) = tokens::parse(secret) {
@@ -75,9 +75,9 @@ impl Tenancy {
         self.0.hasher.is(&Password::attempt(secret), kept.as_deref()).await
     }
 
-    /// A session of its own id each time, so that nobody can be given one that somebody else knows.
+    /// Opens a session with a new id, so that session fixation is impossible.
     pub(crate) async fn open_session(&self, account: &Account) -> Result<SignedIn, Error> {
-        // Without credentials there is no epoch by which the session could be revoked.
+        // Without credentials there is no epoch that could revoke the session.
         let epoch = self.0.directory.epoch(&account.id).ok_or(Error::WrongCredentials)?;
         let now = self.0.clock.now();
         let expires = now + SignedDuration::from_hours(self.0.settings.session_hours);
@@ -94,7 +94,7 @@ impl Tenancy {
         })
     }
 
-    /// Ends the session through which the actor asks. Whoever came with a token has none.
+    /// Ends the actor's session. Does nothing for actors that authenticated with a token.
     pub async fn sign_out(&self, actor: &Actor) -> Result<(), Error> {
         let (Via::Session { id }, Some(user)) = (&actor.via, actor.id()) else { return Ok(()) };
         let session: SessionId = id.parse().map_err(|_| Error::NotSignedIn)?;

@@ -1,4 +1,4 @@
-//! A stage for tests: a cluster, and the platform on it.
+//! Test harness: an embedded cluster with the platform and its controllers.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::{Error, Settings, Tenancy, manifests, provision};
 
 pub(crate) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// An embedded cluster with the platform and its running controllers.
 pub(crate) struct Stage {
     pub world: World,
     pub clock: HeldClock,
@@ -28,6 +29,7 @@ pub(crate) struct Stage {
     provision: AbortHandle,
 }
 
+/// Settings with open registration.
 pub(crate) fn open() -> Settings {
     Settings { registration_open: true, ..Settings::default() }
 }
@@ -38,7 +40,7 @@ impl Drop for Stage {
     }
 }
 
-/// The platform on this world, over that line.
+/// The platform on this cluster, over a link with fault injection.
 pub(crate) async fn tenancy(world: &World, clock: &HeldClock, fault: &Fault, settings: Settings) -> Tenancy {
     let clients = Clients::new(fault.over(world.platform()));
     Tenancy::start(clients, settings, Arc::new(clock.clone())).await.unwrap()
@@ -55,7 +57,7 @@ impl Stage {
 
     pub async fn with(settings: Settings) -> Self {
         let clock = HeldClock::new();
-        // The platform may do what an administrator lets it, and no more.
+        // The platform has the rights of its manifests, and no more.
         let world = World::under(Arc::new(clock.clone()), manifests::manifests()).await;
         let tenancy = tenancy(&world, &clock, &Fault::none(), settings).await;
         let provision = tokio::spawn(provision::run(tenancy.clone())).abort_handle();
@@ -66,24 +68,24 @@ impl Stage {
         Api::all(self.world.admin())
     }
 
-    /// Registers, with that phone number and `<phone>@example.com`.
+    /// Registers an account with that phone number and `<phone>@example.com`.
     pub async fn register(&self, phone: &str) -> Result<Registered, Error> {
         self.tenancy.register(registration(phone, None), HERE).await
     }
 
-    /// Somebody new.
+    /// Registers an account and returns its actor.
     pub async fn person(&self, phone: &str) -> (UserId, Actor) {
         let id = self.register(phone).await.unwrap().id;
         let actor = self.actor(&id);
         (id, actor)
     }
 
-    /// Somebody as they may act now.
+    /// The actor of an account with its current roles.
     pub fn actor(&self, id: &UserId) -> Actor {
         self.tenancy.directory().actor(id, Via::Session { id: "session".to_owned() }).unwrap()
     }
 
-    /// Somebody new who administrates the platform.
+    /// Registers an account and makes it an administrator of the platform.
     pub async fn administrator(&self, phone: &str) -> (UserId, Actor) {
         let (id, _) = self.person(phone).await;
         let patch = json!({"spec": {"platformRoles": ["admin"], "validPeriod": 0}});
@@ -101,7 +103,7 @@ impl Stage {
     }
 }
 
-/// Instead of the provisioning, says of every account that it is ready.
+/// Replaces the controllers: reports every account as ready.
 pub(crate) fn stand_in(world: &World) -> AbortHandle {
     let users: Api<User> = Api::all(world.admin());
     let feed = Feed::start(users.clone(), Config::default(), |_| {});
@@ -121,7 +123,7 @@ pub(crate) fn stand_in(world: &World) -> AbortHandle {
                 "tenantID": id, "conditions": [condition], "effectiveTime": "2026-01-02T03:04:05Z",
                 "expireTime": "2026-01-09T03:04:05Z", "expired": false, "nodeNum": 0, "sequence": 1,
             }});
-            // It may be gone already.
+            // The account may be deleted already.
             let _ =
                 users.patch_status(&user.name_any(), &PatchParams::default(), &Patch::Merge(status)).await;
         }

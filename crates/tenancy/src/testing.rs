@@ -1,4 +1,4 @@
-//! A stage for tests: an embedded cluster, a clock that is held, and people on it.
+//! Test harness: an embedded cluster, a manual clock, and accounts.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -22,13 +22,14 @@ use crate::{Settings, SignedIn, Tenancy, manifests};
 pub const PASSWORD: &str = "correct horse battery";
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// An embedded cluster with the platform, without its controllers.
 pub struct Stage {
     pub world: World,
     pub clock: HeldClock,
     pub tenancy: Tenancy,
 }
 
-/// Somebody with a password and a login token.
+/// A user with a password and a login token.
 pub struct Person {
     pub id: UserId,
     pub token: TokenText,
@@ -36,7 +37,7 @@ pub struct Person {
 
 impl Stage {
     pub async fn new() -> Self {
-        // The platform may do here what it may do anywhere, and no more.
+        // The platform has the rights of its manifests, and no more.
         let world = World::under(Arc::new(kube_embedded::clock::SystemClock), manifests::manifests()).await;
         let clock = HeldClock::at(Timestamp::now());
         let clients = Clients::new(world.platform());
@@ -44,7 +45,7 @@ impl Stage {
         Self { world, clock, tenancy }
     }
 
-    /// What registration leaves in the cluster.
+    /// Creates the objects that a registration creates.
     pub async fn person(&self, spec: UserSpec) -> Person {
         let id = new_user_id();
         let (client, now) = (self.world.admin(), Clock::now(&self.clock));
@@ -94,7 +95,7 @@ impl Stage {
         self.tenancy.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap()
     }
 
-    /// The person, with a session that nobody opened.
+    /// The user's actor, with a session that was never opened.
     pub fn actor(&self, person: &Person) -> Actor {
         self.tenancy.directory().actor(&person.id, Via::Session { id: "of a test".to_owned() }).unwrap()
     }

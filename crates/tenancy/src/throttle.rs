@@ -1,8 +1,8 @@
-//! How often something may be tried from one address.
+//! Rate limits per client address.
 //!
-//! An attempt counts as failed from its beginning, so that a hundred at once are no way around; one that succeeded is
-//! taken back. Accounts that do not exist count like others. What is remembered is bounded: when it is full, the oldest
-//! tenth is forgotten.
+//! An attempt counts as failed from its start, so that concurrent attempts cannot exceed the limit; a successful attempt is
+//! subtracted again. Accounts that do not exist count like others. The memory is bounded: when the table is full, the oldest
+//! tenth is evicted.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 
-/// What is counted.
+/// The kind of a limited operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Act {
     SignInAs([u8; 16]),
@@ -23,16 +23,18 @@ enum Act {
     Register,
 }
 
+/// The period in which attempts are counted.
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);
+/// The capacity of the table.
 const REMEMBERED: usize = 20_000;
 
 impl Act {
-    /// How often within [`WINDOW`].
+    /// The limit of attempts within [`WINDOW`].
     fn limit(self) -> usize {
         match self {
             Self::SignInAs(_) => 5,
             Self::SignIn => 30,
-            // An office behind one address registers together.
+            // Many users of one office share an address.
             Self::Register => 100,
         }
     }
@@ -41,21 +43,22 @@ impl Act {
 type Key = (Act, IpAddr);
 type Rows = HashMap<Key, Row>;
 
-/// What is remembered of a key.
+/// The counters of a key.
 #[derive(Default)]
 struct Row {
-    /// The last ones, oldest first; at most as many as the limit.
+    /// The latest failures, oldest first; at most as many as the limit.
     failed: VecDeque<Timestamp>,
-    /// Under way, and not decided.
+    /// Attempts in progress.
     pending: usize,
 }
 
+/// Counts attempts per kind of operation and client address.
 pub(crate) struct Throttle {
     clock: Arc<dyn Clock>,
     rows: Mutex<Rows>,
 }
 
-/// An attempt to sign in that is under way. One that nobody decided has failed.
+/// A sign-in attempt in progress. Counts as failed if it is dropped without an outcome.
 #[must_use]
 pub(crate) struct Attempt<'a> {
     throttle: &'a Throttle,
@@ -68,7 +71,7 @@ impl Throttle {
         Self { clock, rows: Mutex::default() }
     }
 
-    /// Begins an attempt to sign in as `account`: an id, or whatever was typed where there is no such account.
+    /// Begins an attempt to sign in as `account`: its id, or the login name if there is no such account.
     pub fn sign_in(&self, account: &str, from: IpAddr) -> Result<Attempt<'_>, Error> {
         let digest = Sha256::digest(account.as_bytes());
         let short = std::array::from_fn(|place| digest[place]);
@@ -91,7 +94,7 @@ impl Throttle {
         Ok(())
     }
 
-    /// Ends an attempt. A row that was forgotten meanwhile is not missed.
+    /// Ends an attempt. Rows that were evicted in the meantime are skipped.
     fn end(&self, keys: &[Key; 2], outcome: Outcome) {
         let now = self.clock.now();
         let mut rows = self.rows.lock();
@@ -110,6 +113,7 @@ impl Throttle {
     }
 }
 
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Failed,
@@ -118,13 +122,13 @@ enum Outcome {
 }
 
 impl Attempt<'_> {
-    /// It was them: what they mistyped before is forgotten.
+    /// The attempt succeeded: earlier failures of this account from this address are cleared.
     pub fn succeeded(mut self) {
         self.decided = true;
         self.throttle.end(&self.keys, Outcome::Succeeded);
     }
 
-    /// It was not decided, and not for a reason of theirs.
+    /// The attempt was not decided, through no fault of the client.
     pub fn withdrawn(mut self) {
         self.decided = true;
         self.throttle.end(&self.keys, Outcome::Withdrawn);
@@ -147,15 +151,15 @@ impl Row {
         self.failed.push_back(now);
     }
 
-    /// How long until one more is allowed, where none is.
+    /// The time until another attempt is allowed. `None` if it is allowed now.
     fn wait(&self, limit: usize, now: Timestamp) -> Option<SignedDuration> {
-        // A clock that was set back must not lock anybody out for longer than the window.
+        // After the clock was set back, the wait must not exceed the window.
         let left = |failed: &Timestamp| (WINDOW - now.duration_since(*failed)).min(WINDOW);
         let counted = self.failed.iter().filter(|failed| left(failed).is_positive());
         let used = counted.clone().count();
         match counted.min() {
             Some(first) if used >= limit => Some(left(first)),
-            // Those under way decide in a moment.
+            // Attempts in progress end soon.
             _ => (used + self.pending >= limit).then_some(SignedDuration::ZERO),
         }
     }
@@ -165,7 +169,7 @@ impl Row {
     }
 }
 
-/// Refuses where one of the keys is used up.
+/// Refuses if the limit of one of the keys is reached.
 fn admit(rows: &Rows, keys: &[Key], now: Timestamp) -> Result<(), Error> {
     let wait = keys.iter().filter_map(|key| rows.get(key)?.wait(key.0.limit(), now)).max();
     match wait {
@@ -174,7 +178,7 @@ fn admit(rows: &Rows, keys: &[Key], now: Timestamp) -> Result<(), Error> {
     }
 }
 
-/// The row of a key, for which place is made where there is none.
+/// The row of a key, created if missing; evicts old rows if the table is full.
 fn row(rows: &mut Rows, key: Key, now: Timestamp) -> &mut Row {
     if rows.len() >= REMEMBERED && !rows.contains_key(&key) {
         forget(rows, now);
@@ -182,14 +186,14 @@ fn row(rows: &mut Rows, key: Key, now: Timestamp) -> &mut Row {
     rows.entry(key).or_default()
 }
 
-/// Drops the rows that no longer count; where that is too little, the oldest tenth.
+/// Removes expired rows. If that is too little, removes the oldest tenth.
 fn forget(rows: &mut Rows, now: Timestamp) {
     rows.retain(|_, row| row.pending > 0 || now.duration_since(row.last()) < WINDOW);
     if rows.len() > REMEMBERED * 9 / 10 {
         let mut times: Vec<_> = rows.values().map(Row::last).collect();
         let surplus = times.len() / 10;
         let edge = *times.select_nth_unstable(surplus).1;
-        // Of those that are as old as the first that stays, so many go as make the tenth full.
+        // Of the rows exactly at the threshold, remove only as many as complete the tenth.
         let mut as_old = surplus - times.iter().filter(|time| **time < edge).count();
         rows.retain(|_, row| {
             let goes = row.last() < edge || (row.last() == edge && as_old > 0);
@@ -199,7 +203,7 @@ fn forget(rows: &mut Rows, now: Timestamp) {
     }
 }
 
-/// Whose address it is: of an IPv6 address the network of 64 bits, which is what one customer has.
+/// The client that an address counts for: IPv4 as it is, IPv6 by its /64 network, which one customer has.
 fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -211,7 +215,7 @@ fn network(from: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// A clock that stands where it is put.
+    /// A clock that is set by hand.
     #[derive(Clone, Default)]
     struct Held(Arc<Mutex<i64>>);
 

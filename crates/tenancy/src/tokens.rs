@@ -1,7 +1,7 @@
-//! Tokens: `lsh_<id>_<secret>`, 256 bits of randomness, kept as a SHA-256 digest in a Secret and told once.
+//! Tokens: `lsh_<id>_<secret>` with 256 random bits, shown once and stored as a SHA-256 digest in a Secret.
 //!
-//! A login token is made with the account and is good for everything its owner may do, also for signing in. An API
-//! token is good for its scopes and ends.
+//! A login token is created with the account. It grants all rights of its owner and can be used to sign in. An API token is
+//! restricted to its scopes and expires.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,6 +29,7 @@ const SECRET_BYTES: usize = 32;
 /// 32 bytes in base64url without padding.
 const SECRET_LENGTH: usize = 43;
 
+/// Login tokens come with the account; API tokens are created by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
     Login,
@@ -44,7 +45,7 @@ impl TokenKind {
     }
 }
 
-/// What is known of a token: all but the token itself.
+/// The stored data of a token: all but its text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenRecord {
     pub id: TokenId,
@@ -58,7 +59,7 @@ pub struct TokenRecord {
     digest: [u8; 32],
 }
 
-/// The digest is of no use to anybody, and of none in a log.
+/// Omits the digest.
 impl fmt::Debug for TokenRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenRecord")
@@ -68,7 +69,7 @@ impl fmt::Debug for TokenRecord {
     }
 }
 
-/// The text of a token, which is told once and never shown to those who debug.
+/// The text of a token. Shown once; `Debug` omits it.
 #[derive(Clone)]
 pub struct TokenText(String);
 
@@ -84,7 +85,7 @@ impl fmt::Debug for TokenText {
     }
 }
 
-/// Makes a token. Only the text can be used; only the record is kept.
+/// Generates a token. The text is the credential; only the record is stored.
 pub(crate) fn mint(
     owner: &UserId,
     kind: TokenKind,
@@ -110,7 +111,7 @@ pub(crate) fn mint(
     (TokenText(text), record)
 }
 
-/// The token that comes with an account.
+/// Generates the login token of an account.
 pub(crate) fn mint_login(owner: &UserId, now: Timestamp) -> (TokenText, TokenRecord) {
     mint(owner, TokenKind::Login, "login", Scopes::all(), now, None)
 }
@@ -119,12 +120,12 @@ fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Whether this is meant to be a token of ours.
+/// Whether the text has the prefix of our tokens.
 pub(crate) fn is_ours(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// The id in the text of a token, where the text has the form of one.
+/// Parses the id from the text of a token. `None` if the text is malformed.
 pub(crate) fn parse(text: &str) -> Option<TokenId> {
     let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
     let well = secret.len() == SECRET_LENGTH
@@ -133,12 +134,12 @@ pub(crate) fn parse(text: &str) -> Option<TokenId> {
 }
 
 impl TokenRecord {
-    /// Whether `text` is this token. Takes as long for every text.
+    /// Whether `text` is this token. Compares in constant time.
     pub(crate) fn is(&self, text: &str) -> bool {
         verify_slices_are_equal(&digest(text), &self.digest).is_ok()
     }
 
-    /// The same token with other scopes.
+    /// Returns the record with other scopes.
     pub(crate) fn with_scopes(self, scopes: Scopes) -> Self {
         Self { scopes, ..self }
     }
@@ -163,7 +164,7 @@ impl TokenRecord {
         secrets::secret(Self::secret_name(&self.id), marks::TOKEN_TYPE, &self.owner, data)
     }
 
-    /// Of a Secret of this type; `None` where it does not say all that it must, so that what is broken opens nothing.
+    /// Parses a Secret of this type. `None` if a required field is missing or invalid: a broken record authenticates nothing.
     pub(crate) fn of(secret: &Secret) -> Option<Self> {
         let field = |key| secrets::text(secret, key);
         let time = |text: &str| text.parse::<Timestamp>().ok();
@@ -188,7 +189,7 @@ impl TokenRecord {
     }
 }
 
-/// Hexadecimal, as digests are written.
+/// Encodes as lowercase hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {

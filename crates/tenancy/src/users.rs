@@ -1,6 +1,6 @@
-//! Accounts as their owners and the administrators see and change them.
+//! Read, change and delete accounts, as their owners or as administrators.
 //!
-//! Always true of what is done here: somebody who can administrate the platform, and whose account has no end, remains.
+//! Invariant: an enabled administrator account without an expiry remains.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ mod patch;
 
 pub use patch::UserPatch;
 
-/// Whether somebody administrates the platform by this account, for as long as nobody changes that.
+/// Whether this account is an enabled administrator without an expiry.
 fn administrates(user: &User) -> bool {
     let admin = user.spec.platform_roles.iter().any(|role| role == PlatformRole::Admin.as_str());
     admin && !user.spec.disabled && user.spec.valid_period == 0 && user.metadata.deletion_timestamp.is_none()
 }
 
 impl Tenancy {
-    /// Everybody, by the name of the object.
+    /// Lists all accounts by object name. Requires the right to read accounts.
     pub fn users(&self, actor: &Actor) -> Result<Vec<Arc<Account>>, Error> {
         actor.may(Capability::ReadUsers, Place::Platform)?;
         Ok(self.0.directory.accounts())
     }
 
-    /// One account: one's own, or any for an administrator. What somebody may not see is not there for them.
+    /// Returns an account: the actor's own, or any with the right to read accounts. Others are not found.
     pub fn user(&self, actor: &Actor, id: &UserId) -> Result<Arc<Account>, Error> {
         let own = actor.id() == Some(id);
         if !own && actor.may(Capability::ReadUsers, Place::Platform).is_err() {
@@ -47,7 +47,7 @@ impl Tenancy {
         self.0.directory.account(id).ok_or_else(|| unknown(id))
     }
 
-    /// Changes an account. `expected` is the version that the caller saw.
+    /// Changes an account. `expected` is the `resourceVersion` that the caller read.
     pub async fn patch_user(
         &self,
         actor: &Actor,
@@ -62,7 +62,7 @@ impl Tenancy {
             actor.themselves()?;
         }
         if patch.platform.is_some() {
-            // Or a token that is good for little could make somebody who may do everything.
+            // Otherwise a token with narrow scopes could create an account with all rights.
             actor.themselves()?;
         }
         let patch = patch.checked()?;
@@ -74,7 +74,7 @@ impl Tenancy {
         Account::of(&written).map(Arc::new).ok_or_else(|| unknown(id))
     }
 
-    /// Removes an account and all that is its own: one's own, or any for an administrator.
+    /// Deletes an account and all that it owns: the actor's own, or any for an administrator.
     pub async fn delete_user(&self, actor: &Actor, id: &UserId, expected: Option<&str>) -> Result<(), Error> {
         let account = self.user(actor, id)?;
         if actor.id() == Some(id) {
@@ -94,12 +94,12 @@ impl Tenancy {
             return Err(Error::Moved(format!("user `{}`", account.name)));
         }
         if administrates(&seen) {
-            // A deletion cannot be taken back, the loss of a role can, should two administrators remove each other.
+            // A deletion cannot be undone, the loss of a role can, if two administrators remove each other at the same time.
             let seen_version = seen.resource_version();
             let without = Checked { platform: Some(BTreeSet::new()), ..Checked::default() };
             seen = self.write_user(&account, &without, seen_version.as_deref()).await?;
         }
-        // Whatever is written to the account meanwhile, this is the one to go: its UID says so.
+        // The precondition is the UID alone: concurrent writes to the account do not prevent the deletion.
         seen.metadata.resource_version = None;
         match users.delete(&account.name, &only(&seen.metadata)).await {
             Err(error) if is_code(&error, 404) || is_code(&error, 409) => Err(unknown(id)),
@@ -115,8 +115,8 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Writes, and takes it back where nobody is left to administrate the platform: two who do this to each other at once
-    /// both see it after their own write.
+    /// Writes the account, and reverts the write if no administrator remains: two administrators who demote each other at the same
+    /// time both detect it after their own write.
     async fn write_user(
         &self,
         account: &Account,
@@ -134,7 +134,7 @@ impl Tenancy {
         }
         let written = change(&users, &account.name, expected, |user| {
             same(user, account)?;
-            // One who became an administrator meanwhile was not asked about.
+            // A user that became an administrator in the meantime was not checked above.
             if administrates(user) && !resigns {
                 let mut after = user.clone();
                 patch.enter(&mut after);
@@ -160,14 +160,14 @@ impl Tenancy {
         Ok(written)
     }
 
-    /// Whether somebody administrates the platform, not counting one. Asks the cluster, not memory.
+    /// Whether an administrator other than `name` remains. Reads the cluster, not the cache.
     async fn administrated_without(&self, name: Option<&str>) -> Result<bool, Error> {
         let users: Api<User> = Api::all(self.0.clients.own());
         let all = users.list(&ListParams::default()).await?;
         Ok(all.iter().any(|user| administrates(user) && Some(user.name_any().as_str()) != name))
     }
 
-    /// Waits until memory knows what was written, so that the caller's next question finds it.
+    /// Waits until the directory has the write, so that the caller's next read finds it.
     pub(crate) async fn heard_of(&self, written: &User) {
         let (Some(account), Some(version)) = (Account::of(written), written.resource_version()) else {
             return;
@@ -179,7 +179,7 @@ impl Tenancy {
     }
 }
 
-/// The account that was asked about, and not another that has its name since.
+/// Checks that `user` is the same account by UID, and not a later one with the same name.
 fn same(user: &User, account: &Account) -> Result<(), Error> {
     if user.uid().is_some_and(|uid| uid == account.uid) { Ok(()) } else { Err(unknown(&account.id)) }
 }

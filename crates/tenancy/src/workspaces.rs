@@ -1,7 +1,7 @@
-//! What people share: making, seeing and renaming workspaces.
+//! Workspaces: create, list and rename.
 //!
-//! Elsewhere: its namespaces ([`namespaces`]), its end ([`removal`]), who belongs to it (`crate::members`), how much it
-//! may use (`crate::quota`), and what becomes of it in the cluster (`crate::provision`).
+//! Elsewhere: namespaces ([`namespaces`]), deletion ([`removal`]), members (`crate::members`), quotas (`crate::quota`), and the
+//! provisioned objects (`crate::provision`).
 
 use std::collections::BTreeMap;
 
@@ -28,23 +28,23 @@ pub mod removal;
 
 pub use info::{NamespaceInfo, WorkspaceInfo};
 
-/// So many workspaces may one person make.
+/// The limit of workspaces that one account can create.
 pub const MOST_PER_PERSON: usize = 10;
 /// The cluster that the platform runs on.
 const HOST: &str = "host";
 const DISPLAY_NAME_LIMIT: usize = 128;
 
-/// Whether it is somebody's own.
+/// Whether this is a personal workspace.
 pub(crate) fn is_personal(workspace: &Workspace) -> bool {
     is_somebodys(&workspace.spec.owner, &workspace.name_any())
 }
 
-/// Whether a workspace with that owner and name is somebody's own.
+/// Whether a workspace with that owner and name is personal.
 pub(crate) fn is_somebodys(owner: &str, name: &str) -> bool {
     !owner.is_empty() || name.parse::<WorkspaceName>().is_ok_and(|name| name.is_personal())
 }
 
-/// What people call it: nothing, or a line of text.
+/// Validates a display name: empty, or one line of text.
 fn display_name(text: &str) -> Result<String, Error> {
     let text = text.trim();
     if text.chars().count() > DISPLAY_NAME_LIMIT || text.chars().any(char::is_control) {
@@ -55,7 +55,7 @@ fn display_name(text: &str) -> Result<String, Error> {
 }
 
 impl Tenancy {
-    /// The workspaces that they may see, by name.
+    /// Lists the workspaces that the actor may read, by name.
     pub fn workspaces(&self, actor: &Actor) -> Vec<WorkspaceInfo> {
         let all = self.0.directory.workspaces();
         let seen = all.iter().filter_map(|workspace| WorkspaceInfo::of(workspace, actor));
@@ -69,7 +69,7 @@ impl Tenancy {
         known.and_then(|workspace| WorkspaceInfo::of(&workspace, actor)).ok_or_else(|| unknown(name))
     }
 
-    /// Makes a workspace with one namespace, both of that name, whose only member is whoever makes it.
+    /// Creates a workspace with one namespace of the same name. The actor becomes its only member.
     pub async fn create_workspace(
         &self,
         actor: &Actor,
@@ -79,7 +79,7 @@ impl Tenancy {
         self.create_workspace_as(actor, name, display, Reissue::Refused).await
     }
 
-    /// As [`Tenancy::create_workspace`], also with a retired name of another owner if an administrator of the platform confirms it.
+    /// Like [`Tenancy::create_workspace`], also with a retired name of another owner if an administrator of the platform confirms it.
     pub async fn create_workspace_as(
         &self,
         actor: &Actor,
@@ -145,7 +145,7 @@ impl Tenancy {
             return Err(taken(name.as_str()));
         }
         if limited {
-            // Many at once each see the others here, whatever they saw before; of those who are too many none stays.
+            // Concurrent requests see each other here. Every one that exceeds the limit deletes its own workspace.
             let own = api.list(&ListParams::default().labels(&format!("{}={maker}", marks::USER))).await?;
             if own.iter().filter(|other| made_by(&WorkspaceRecord::of(other))).count() > MOST_PER_PERSON {
                 api.delete(name.as_str(), &only(&ObjectMeta { resource_version: None, ..made.metadata }))
@@ -171,7 +171,7 @@ impl Tenancy {
         self.answer(actor, made).await
     }
 
-    /// Changes what people call it.
+    /// Changes the display name.
     pub async fn rename_workspace(
         &self,
         actor: &Actor,
@@ -188,7 +188,7 @@ impl Tenancy {
         .await
     }
 
-    /// Changes a workspace; whoever calls this has asked the actor.
+    /// Changes a workspace. Callers have authorised the actor.
     pub(crate) async fn change_workspace(
         &self,
         actor: &Actor,
@@ -200,16 +200,16 @@ impl Tenancy {
         self.answer(actor, written).await
     }
 
-    /// What was written, once memory knows of it too, so that the caller's next question finds it.
+    /// Returns the written workspace once the directory has it, so that the caller's next read finds it.
     async fn answer(&self, actor: &Actor, written: Workspace) -> Result<WorkspaceInfo, Error> {
         let name: WorkspaceName = written.name_any().parse()?;
         let version = written.resource_version().unwrap_or_default();
         let heard = |directory: &crate::Directory| {
-            // One that is no longer known is gone already.
+            // A workspace that is not in the directory is deleted already.
             directory.workspace(&name).is_none_or(|known| at_least(&known.version, &version))
         };
         self.0.directory.seen(heard).await;
-        // They may have become a member, or have ceased to be one, by what was written.
+        // The write may have changed the actor's own membership.
         let role = actor.id().and_then(|id| self.0.directory.memberships(id).get(&name).copied());
         let info = WorkspaceInfo::of(&WorkspaceRecord::of(&written), actor).ok_or_else(|| unknown(&name))?;
         Ok(WorkspaceInfo { role, ..info })
@@ -219,8 +219,8 @@ impl Tenancy {
         Api::all(self.0.clients.own())
     }
 
-    /// Whether a workspace or namespace could have this name: none has it, and it is not retired, or may be used again. Two who ask at
-    /// once are kept apart by the cluster itself, and the later one is told by a condition.
+    /// Checks that a workspace or namespace may take this name: it is not in use, and not retired or reusable. Concurrent requests for
+    /// one name are resolved by the cluster: the later namespace gets a condition.
     pub(crate) async fn is_free(
         &self,
         actor: &Actor,
@@ -239,7 +239,7 @@ impl Tenancy {
         if claimed || namespaces.get_opt(name).await?.is_some() {
             return Err(taken(name));
         }
-        // Last: a name is retired before it is free.
+        // Checked last: a name is retired before it is freed.
         let Some(retired) = names::find(client.clone(), name).await? else {
             return self.has_names_left(actor, claimant).await;
         };
@@ -265,7 +265,7 @@ impl Tenancy {
         Ok(names::retire(client, &reissued, names::Existing::Replace).await?)
     }
 
-    /// Whether an account can choose a further name.
+    /// Checks that the account has not reached the limit of retired names.
     async fn has_names_left(&self, actor: &Actor, claimant: Claimant<'_>) -> Result<(), Error> {
         let Some(account) = claimant.account.filter(|_| !actor.is_platform_admin()) else { return Ok(()) };
         let used = names::count(self.0.clients.own(), account).await?;
@@ -280,7 +280,7 @@ impl Tenancy {
     }
 }
 
-/// Who asks for a name: an account, for a new workspace or for one that it created.
+/// The claimant of a name: an account, for a new workspace or for one that it created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimant<'a> {
     pub account: Option<&'a UserId>,
@@ -288,14 +288,14 @@ pub(crate) struct Claimant<'a> {
     pub workspace_uid: Option<&'a str>,
 }
 
-/// Whether a retired name of another owner may be used again. Only an administrator of the platform confirms it.
+/// Whether a retired name of another owner may be reissued. Only an administrator of the platform confirms it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reissue {
     Refused,
     Confirmed,
 }
 
-/// Does not say by whom.
+/// The error for a name in use. Does not name the holder.
 fn taken(name: &str) -> Error {
     Error::Conflict(format!("the name `{name}` is taken"))
 }

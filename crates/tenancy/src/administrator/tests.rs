@@ -1,4 +1,4 @@
-//! Questions about the first administrator, on an embedded cluster.
+//! Creation of the first administrator and password reset, on an embedded cluster.
 
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ fn nobody_gets_a_password_while_somebody_can_get_in() {
 async fn a_password_that_was_changed_is_not_taken_for_untold() {
     let stage = Stage::new().await;
     let first = stage.tenancy.first_administrator(None).await.unwrap().unwrap();
-    // The process ends before it can say that it has printed it; the administrator is quick.
+    // The process ends before it records the disclosure, but the administrator changes the password first.
     let signed_in = stage.tenancy.sign_in(LOGIN, first.password.expose(), HERE).await.unwrap();
     let (id, new) = (signed_in.actor.id().unwrap(), Password::chosen("of my own choice").unwrap());
     let old = Some(first.password.expose());

@@ -1,4 +1,4 @@
-//! What is known of a person's account, as far as it is needed all the time.
+//! The cached parts of User objects.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use kube_types::user::{JoinedNode, conditions};
 use kube_types::{User, marks, progress};
 
-/// What is kept of a User object: its account, where it has an id.
+/// The cached part of a User: its account, if it has an id.
 pub(crate) struct Person {
     /// The name of the object.
     pub name: Box<str>,
@@ -25,13 +25,13 @@ impl Person {
         Self { name: user.name_any().into(), account: Account::of(user).map(Arc::new) }
     }
 
-    /// Whether they have this id, or will have it.
+    /// Whether the User has this id, or is about to get it.
     pub fn has(&self, id: &UserId) -> bool {
         self.account.as_ref().is_some_and(|account| account.id == *id)
     }
 }
 
-/// The account of a person: the User object, slimmed.
+/// The account of a user: the User object without unused fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself, as the object has it")]
 pub struct Account {
@@ -39,35 +39,35 @@ pub struct Account {
     /// The name of the User object.
     pub name: String,
     pub uid: String,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: String,
     pub email: String,
     pub phone: String,
     pub organization: String,
-    /// A name to sign in with, which only the administrator has.
+    /// A login name. Only the first administrator has one.
     pub login: Option<String>,
     pub namespace: String,
     pub platform: BTreeSet<PlatformRole>,
     pub disabled: bool,
-    /// The object is being removed.
+    /// The object is being deleted.
     pub leaving: bool,
     pub ready: bool,
-    /// As the status says; ask [`Account::is_expired`].
+    /// The value in the status. Call [`Account::is_expired`] instead of reading it.
     pub expired: bool,
     pub expires: Option<Timestamp>,
     pub effective: Option<Timestamp>,
     pub valid_days: i64,
     pub max_nodes: i64,
     pub nodes: i64,
-    /// Its nodes, and those that are about to be.
+    /// Nodes that were granted to the account, including those that have not reported yet.
     pub joined: Vec<JoinedNode>,
     pub created: Timestamp,
-    /// Whether the id stands in the status, or only in the annotation that a new account has.
+    /// Whether the id is in the status, or only in the annotation of a new account.
     pub(super) settled: bool,
 }
 
 impl Account {
-    /// `None` where the object has no id yet, and so is nobody.
+    /// `None` if the object has no id yet.
     pub fn of(user: &User) -> Option<Self> {
         let status = user.status.as_ref();
         let settled = status.and_then(|status| status.tenant_id.parse::<UserId>().ok());
@@ -84,7 +84,7 @@ impl Account {
             organization: user.spec.organization.clone(),
             login: user.labels().get(marks::LOGIN).cloned(),
             namespace: user.spec.namespace.clone(),
-            // A word that is no role gives none.
+            // Unknown roles are ignored.
             platform: user
                 .spec
                 .platform_roles
@@ -105,27 +105,28 @@ impl Account {
         })
     }
 
+    /// Whether the account has expired, by its status or by the clock.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expired || self.expires.is_some_and(|expires| expires <= now)
     }
 
-    /// Whether somebody may act with it.
+    /// Whether the account can be used.
     pub fn is_open(&self, now: Timestamp) -> bool {
         !self.disabled && !self.leaving && !self.is_expired(now)
     }
 
-    /// What its owner can write into the first field of the sign-in form.
+    /// All names that this account can sign in with.
     fn logins(&self) -> impl Iterator<Item = String> {
         [self.id.to_string(), self.name.clone()].into_iter().chain(self.chosen())
     }
 
-    /// Those of them that are neither the id nor the name of the object.
+    /// The login names other than id and object name.
     pub(super) fn chosen(&self) -> impl Iterator<Item = String> {
         let chosen = [self.login.clone(), contact(&self.email), contact(&self.phone)];
         chosen.into_iter().flatten().collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// The account that `login` names, of these.
+    /// The account in `accounts` that `login` names.
     pub(crate) fn named<'a>(accounts: &'a [Self], login: &str) -> Option<&'a Self> {
         let wanted = normal(login);
         accounts
@@ -134,17 +135,18 @@ impl Account {
             .min_by_key(|account| account.rank())
     }
 
-    /// Where two claim one name: whose id is settled goes first, then the older.
+    /// The precedence of accounts that claim the same name: assigned ids first, then the older object.
     pub(super) fn rank(&self) -> (bool, Timestamp, &str) {
         (!self.settled, self.created, &self.name)
     }
 }
 
+/// Normalises a contact address. `None` if it is empty.
 fn contact(text: &str) -> Option<String> {
     if text.is_empty() { None } else { Some(normal(text)) }
 }
 
-/// An e-mail address or phone number in its one form; anything else as it is, but for the spaces around it.
+/// Normalises an e-mail address or phone number. Trims anything else.
 pub(crate) fn normal(login: &str) -> String {
     match (Email::parse(login), Phone::parse(login)) {
         (Ok(email), _) => email.as_str().to_owned(),

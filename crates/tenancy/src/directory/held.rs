@@ -1,4 +1,4 @@
-//! What is kept of a person's Secret: what it says, read once, and not the Secret.
+//! The cached part of a user's Secret: its parsed content.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use kube_types::marks;
 use crate::secrets::Credentials;
 use crate::tokens::TokenRecord;
 
+/// The cached part of a Secret that belongs to a user.
 pub(crate) struct Held {
-    /// Whose it is, by its label.
+    /// The owner that its label names.
     pub owner: Option<UserId>,
     pub what: What,
 }
 
-/// What it is by its name, and what it says where its type is the right one and it can be read: what is broken opens nothing.
+/// The kind by name, and the content if the type is right and it can be parsed: a broken Secret authenticates nothing.
 pub(crate) enum What {
     Credentials(UserId, Option<Arc<Credentials>>),
     Token(TokenId, Option<Arc<TokenRecord>>),

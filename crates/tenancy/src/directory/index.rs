@@ -1,4 +1,4 @@
-//! The index itself: who is who, by every name. Pure: it is told what changed, and answers.
+//! The index of accounts, workspaces and credentials by every key. Pure: no I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -14,23 +14,24 @@ use super::workspace::WorkspaceRecord;
 use crate::secrets::Credentials;
 use crate::tokens::TokenRecord;
 
+/// Accounts, workspaces, credentials and tokens by their keys.
 #[derive(Default)]
 pub(super) struct Index {
-    /// By the name of the object.
+    /// By object name.
     accounts: HashMap<String, Arc<Account>>,
     ids: Claims<UserId>,
-    /// By whatever else they can sign in with.
+    /// By the other login names.
     logins: Claims<String>,
     workspaces: BTreeMap<WorkspaceName, Arc<WorkspaceRecord>>,
     memberships: HashMap<UserId, Vec<(WorkspaceName, WorkspaceRole)>>,
-    /// The workspaces whose status names a namespace, oldest first. The oldest one has it.
+    /// The workspaces whose status names a namespace, oldest first. The oldest one owns it.
     namespaces: HashMap<Box<str>, Vec<(Timestamp, WorkspaceName)>>,
     credentials: HashMap<UserId, Arc<Credentials>>,
     tokens: HashMap<TokenId, Arc<TokenRecord>>,
     tokens_of: HashMap<UserId, Vec<TokenId>>,
 }
 
-/// Who claims a name. Where several do, the first by [`Account::rank`] has it.
+/// The accounts that claim a key. The first by [`Account::rank`] owns it.
 struct Claims<K>(HashMap<K, Vec<Arc<Account>>>);
 
 impl<K> Default for Claims<K> {
@@ -41,7 +42,7 @@ impl<K> Default for Claims<K> {
 
 impl<K: Hash + Eq> Claims<K> {
     fn add(&mut self, key: K, account: &Arc<Account>) {
-        // Hardly ever is there a second.
+        // A second claim is rare.
         let claims = self.0.entry(key).or_insert_with(|| Vec::with_capacity(1));
         claims.push(account.clone());
         claims.sort_by(|one, other| one.rank().cmp(&other.rank()));
@@ -154,10 +155,11 @@ impl Index {
         self.ids.0.get(id)?.first()
     }
 
+    /// Finds an account by a normalised login name.
     pub fn by_login(&self, normal: &str) -> Option<&Arc<Account>> {
         let by_id = normal.parse().ok().and_then(|id| self.account(&id));
         let claimed = self.logins.0.get(normal).and_then(|claims| claims.first());
-        // Whichever way it is meant, who has the better right goes first.
+        // A name may be an id, an object name and a login at once: the account with the highest precedence wins.
         let meant = [by_id, self.accounts.get(normal), claimed].into_iter().flatten();
         meant.min_by(|one, other| one.rank().cmp(&other.rank()))
     }
@@ -170,7 +172,7 @@ impl Index {
         self.memberships.get(id).into_iter().flatten().cloned().collect()
     }
 
-    /// The account whose budgets a workspace uses; none for workspaces of platform administrators.
+    /// The account whose budgets a workspace uses. `None` for workspaces of platform administrators.
     pub fn account_of(&self, workspace: &WorkspaceRecord) -> Option<UserId> {
         let account = workspace.maker.clone().or_else(|| workspace.owner.parse().ok())?;
         let is_admin =
@@ -186,7 +188,7 @@ impl Index {
         self.workspaces.values()
     }
 
-    /// The workspace whose namespace this is, as recorded when it was made. A later workspace whose status names the same namespace does
+    /// The workspace that owns a namespace, as recorded in its status. A later workspace whose status names the same namespace does
     /// not take it over.
     pub fn workspace_of(&self, namespace: &str) -> Option<&WorkspaceName> {
         self.namespaces.get(namespace)?.first().map(|(_, workspace)| workspace)

@@ -1,4 +1,4 @@
-//! When somebody who was let in is to be let go.
+//! Revocation of requests in progress, such as streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use crate::sessions::SessionId;
 
-/// How often is looked where nothing changes but the time.
+/// The interval of checks between changes: expiry produces no change.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What Kubernetes said of a token is good for a minute, and whoever came with one has to show it again.
+/// A `TokenReview` is valid for a minute. After that the client must present its token again.
 pub(super) const REVIEW: Duration = Duration::from_mins(1);
 
-/// `review` is for how long whoever came with a token of Kubernetes may stay.
+/// Resolves when `then` is no longer a valid actor. `review` limits how long an actor with a Kubernetes token stays valid.
 pub(super) async fn until_revoked(shared: Arc<Shared>, then: Actor, review: Duration) {
     let begun = Instant::now();
     let mut changed = shared.changed.subscribe();
     while shared.is_still_good(&then) && (then.via != Via::Kubernetes || begun.elapsed() < review) {
-        // Either way it is time to look again.
+        // Check again after a change or a timeout.
         let _ = timeout(LOOK, changed.changed()).await;
     }
 }
 
 impl Shared {
-    /// Whether whoever was recognised as `then` would be recognised now, with at least the same roles.
+    /// Whether the same credential would authenticate the same actor now, with at least the same roles.
     fn is_still_good(&self, then: &Actor) -> bool {
         let Who::Person { id, uid, .. } = &then.who else {
             let index = self.index.read();
@@ -40,6 +40,7 @@ impl Shared {
         same && roles && self.is_credential_good(then)
     }
 
+    /// Whether the token or session of the actor is still valid.
     fn is_credential_good(&self, then: &Actor) -> bool {
         let (time, index) = (self.clock.now(), self.index.read());
         match (&then.via, then.id()) {

@@ -1,4 +1,4 @@
-//! What is known of a workspace, as far as it is needed all the time.
+//! The cached part of Workspace objects.
 
 use std::sync::Arc;
 
@@ -12,38 +12,38 @@ use kube_types::{Workspace, marks, progress};
 use crate::quota::Amounts;
 use crate::workspaces::removal;
 
-/// The Workspace object, slimmed. Whoever writes it reads the object anew.
+/// The Workspace without unused fields. Writers read the object from the cluster.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself, as the object has it")]
 pub struct WorkspaceRecord {
     pub name: Box<str>,
     pub uid: Box<str>,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: Box<str>,
     pub display_name: Box<str>,
-    /// The person whose personal workspace it is; empty for one that people share.
+    /// The owner of a personal workspace; empty for a shared one.
     pub owner: Box<str>,
-    /// Who made it.
+    /// The creator.
     pub maker: Option<UserId>,
-    /// A word that is no role gives none.
+    /// Members with their roles. `None` for unknown roles, which grant nothing.
     pub members: Box<[(UserId, Option<WorkspaceRole>)]>,
     pub invitations: Box<[Invitation]>,
     pub namespaces: Box<[WorkspaceNamespace]>,
-    /// The names of the namespaces that were made for it.
+    /// The names of the namespaces that the status records.
     pub made: Box<[Box<str>]>,
-    /// Most workspaces have the one that the platform gives, and share it.
+    /// Most workspaces have the default quota and share its allocation.
     pub quota: Arc<Amounts>,
     pub clusters: Box<[String]>,
     pub namespaces_ready: bool,
     pub access_ready: bool,
     pub ready: bool,
-    /// What is still missing, in the words of the conditions.
+    /// Why it is not ready: the message of the first condition that is not true.
     pub message: Option<Box<str>>,
-    /// It is to be removed, and nobody works in it.
+    /// It is marked for removal, and grants no roles.
     pub closed: bool,
-    /// When it will be removed.
+    /// When it will be deleted.
     pub removal: Option<Timestamp>,
-    /// The object is being removed.
+    /// The object is being deleted.
     pub leaving: bool,
     pub created: Timestamp,
 }
@@ -86,7 +86,7 @@ impl WorkspaceRecord {
         }
     }
 
-    /// The same, with that quota in place of its own if it says the same.
+    /// Replaces its quota with the shared allocation `quota` if they are equal.
     pub(super) fn sharing(mut self, quota: &Arc<Amounts>) -> Self {
         if self.quota == *quota {
             self.quota = quota.clone();
@@ -94,7 +94,7 @@ impl WorkspaceRecord {
         self
     }
 
-    /// Whether it is somebody's own.
+    /// Whether this is a personal workspace.
     pub fn is_personal(&self) -> bool {
         crate::workspaces::is_somebodys(&self.owner, &self.name)
     }

@@ -1,4 +1,4 @@
-//! Handing out the script by which a machine joins.
+//! Issues the script with which a machine joins.
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ use super::token::{self, JoinToken};
 use crate::secrets::{is_code, writing};
 use crate::{Account, Error, Tenancy};
 
-/// How to join a machine, and how to take it out again. The first has a token in it, so it is not shown to those who debug.
+/// Scripts to join and to reset a machine. `Debug` omits them, as the first contains a token.
 pub struct JoinScript {
     pub join: String,
     pub reset: String,
-    /// From then on the token in it is not good any more.
+    /// When the token in it expires.
     pub expires: Timestamp,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for JoinScript {
 }
 
 impl Tenancy {
-    /// The script by which a machine joins as a node of whoever asks, in that pool where they name one.
+    /// Issues the script with which a machine joins as a node of the actor, optionally in a pool.
     pub async fn join_script(&self, actor: &Actor, pool: Option<&str>) -> Result<JoinScript, Error> {
         let account = self.account_of(actor)?;
         if !account.is_open(self.0.clock.now()) {
@@ -70,7 +70,7 @@ impl Tenancy {
         Ok(JoinScript { join: script::join(tool, &join), reset: script::reset(tool), expires: token.expires })
     }
 
-    /// A pool that there is, and that is the account's own or nobody's. One of another account is not there for them.
+    /// Checks that the pool exists and is the account's own or shared. A pool of another account is not found.
     async fn may_join(&self, actor: &Actor, account: &Account, pool: &str) -> Result<(), Error> {
         let unknown = || Error::NotFound { kind: "node pool", name: pool.to_owned() };
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
@@ -89,7 +89,7 @@ impl Tenancy {
         }
     }
 
-    /// One that still serves, and else a new one.
+    /// Reuses a token that still serves, or creates one.
     async fn join_token(&self, account: &Account, pool: Option<&str>) -> Result<JoinToken, Error> {
         let (tokens, now) = (token::api(self.0.clients.own()), self.0.clock.now());
         let theirs = ListParams::default().labels(&format!("{}={}", marks::TENANT, account.id));
@@ -103,7 +103,7 @@ impl Tenancy {
         loop {
             let token = JoinToken::mint(&account.id, account.expires, pool, now);
             match tokens.create(&writing(), &token.to_secret()).await {
-                // Somebody has this id already.
+                // The random id is in use.
                 Err(error) if is_code(&error, 409) => {}
                 made => return made.map(|_: Secret| token).map_err(Error::from),
             }
@@ -111,13 +111,13 @@ impl Tenancy {
     }
 }
 
-/// Host and port of an address, as join tools want them.
+/// Host and port of a URL, as join tools expect.
 fn host_and_port(url: &str) -> Option<String> {
     let url = Uri::try_from(url).ok().filter(|url| url.scheme_str() == Some("https"))?;
     Some(format!("{}:{}", url.host()?, url.port_u16().unwrap_or(443)))
 }
 
-/// The authorities by which the cluster is known, each as the digest of its public key.
+/// The CA certificates of the cluster, each as the digest of its public key.
 fn authorities(base64: Option<&str>) -> Option<Vec<String>> {
     let pem = STANDARD.decode(base64?).ok()?;
     let digest = |block: Pem| {

@@ -1,9 +1,9 @@
-//! Names of tenants' nodes. A new node's name begins with the id of its account (`<id>-`), so the name itself says whose it is: to the
-//! platform, and to admission policies, which see nothing but the user name `system:node:<id>-...`. Ids are never reused.
+//! Names of tenants' nodes. The name of a new node begins with the id of its account (`<id>-`), so the name itself proves the owner:
+//! to the platform, and to admission policies, which see only the user name `system:node:<id>-...`. Ids are never reused.
 //!
-//! Nodes that joined before names had the prefix keep theirs. Such a name stays its account's after the node and the account are gone, for
-//! as long as a certificate of that name may be valid. They are kept in the ConfigMap `longshore-system/node-names` (name to account and time),
-//! which no new node is added to, and which the policy for older nodes reads as its parameter.
+//! Nodes that joined before names had the prefix keep theirs. Such a name stays reserved for its account after node and account are
+//! deleted, for as long as a certificate of that name may be valid. The ConfigMap `longshore-system/node-names` holds these names
+//! (name to account and time). No new node is added to it. The policy for older nodes reads it as its parameter.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) const NAMES: &str = "node-names";
 /// Limit of the label `kubernetes.io/hostname`, which kubelets set to the node's name.
 const LONGEST: usize = 63;
 
-/// Certificates of nodes that joined before their lifetime was limited are valid for a year where a cluster does not say otherwise.
+/// How long a name stays reserved. Certificates issued before lifetimes were limited are valid for a year by default.
 const KEPT: SignedDuration = SignedDuration::from_hours(366 * 24);
 
 /// The prefix of the names of this account's nodes.
@@ -27,7 +27,7 @@ pub(crate) fn prefix(id: &UserId) -> String {
     format!("{id}-")
 }
 
-/// The account that the prefix of a node's name names.
+/// The account in the prefix of a node's name.
 pub(crate) fn owner_by_prefix(name: &str) -> Option<UserId> {
     let (id, rest) = name.split_once('-')?;
     id.parse().ok().filter(|_| !rest.is_empty())
@@ -38,7 +38,7 @@ pub(crate) fn is_allowed(name: &str, id: &UserId) -> bool {
     name.len() <= LONGEST && owner_by_prefix(name).as_ref() == Some(id)
 }
 
-/// Owners of the names of older nodes, with the time of the last certificate. Pure.
+/// Owners of the names of older nodes, with the time of the last certificate. Pure: no I/O, no clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names(BTreeMap<String, (UserId, Timestamp)>);
 
@@ -52,12 +52,13 @@ impl Names {
         Self(map.data.iter().flatten().filter_map(entry).collect())
     }
 
-    /// The account that a name belongs to. An older node's owner comes before the prefix, which it may have chosen freely.
+    /// The account that a name belongs to. The record of an older node precedes the prefix, which an older node could choose freely.
     pub fn owner(&self, name: &str) -> Option<UserId> {
         let older = self.0.get(name).map(|(owner, _)| owner.clone());
         older.or_else(|| owner_by_prefix(name))
     }
 
+    /// Whether the name is that of an older node.
     pub fn is_older(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -67,6 +68,7 @@ impl Names {
         self.0.iter().filter(move |(_, (owner, _))| owner == id).map(|(name, _)| name.as_str())
     }
 
+    /// The names of all older nodes.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -77,7 +79,7 @@ impl Names {
         entry.map(|(_, since)| *since = now).is_some()
     }
 
-    /// Drops the names of which no certificate can be valid any more and no account has a node.
+    /// Drops the names that no valid certificate can have and no account has a node of. Returns whether any was dropped.
     pub fn forget(&mut self, now: Timestamp, has: impl Fn(&str) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|name, (_, since)| now.duration_since(*since) < KEPT || has(name));

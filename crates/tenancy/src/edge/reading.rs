@@ -1,6 +1,6 @@
-//! The right of a join token to read the requests that were made with it, and no others: a ClusterRole that names them, one for each token. Pure.
+//! The right of a join token to read its own requests: one ClusterRole for each token, which lists them. Pure: no I/O, no clock.
 //!
-//! Kubelets list and watch their request by its name, which RBAC allows where a rule has the name.
+//! Kubelets list and watch their request by name, which RBAC permits for rules with `resourceNames`.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube_types::FIELD_MANAGER;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::token::JoinToken;
 
-/// A token reads so many of its requests, the newest.
+/// The limit of requests in a role; the newest are kept.
 const MOST: usize = 100;
 
-/// The name of both objects.
+/// The name of the role and of its binding.
 pub(crate) fn name(token: &str) -> String {
     format!("longshore-join-{token}")
 }
@@ -41,6 +41,7 @@ pub(crate) fn role(token: &JoinToken, mut requests: Vec<String>, request: &str) 
     })
 }
 
+/// The ClusterRoleBinding of the role to the token's user.
 pub(crate) fn binding(token: &JoinToken) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": metadata(token),

@@ -1,14 +1,14 @@
-//! Who gets a certificate anew, as the node that they are. Pure.
+//! Decides on certificate renewals of nodes. Pure: no I/O, no clock.
 //!
-//! Whoever asks has shown Kubernetes the certificate that they have, so that it is known which node they are. They get another for
-//! that node, and for no other, for as long as it is its account's and the account is open.
+//! The requester authenticates with its current certificate, so Kubernetes vouches for the node's identity. It gets another
+//! certificate for that node only, while the node is its account's and the account is open.
 
 use jiff::Timestamp;
 
 use super::request::{Asked, Program};
 use super::ruling::{Account, Denial, Ruling, WITHIN, holds};
 
-/// Whether a request of the node `node` is granted. `owner` is the account whose the name of the node is, if it is still there.
+/// Decides on a request of the node `node`. `owner` is the account that the node's name belongs to, if it still exists.
 pub(crate) fn rule(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: Timestamp) -> Ruling {
     match weigh(asked, node, owner, now) {
         Ok(program) => Ruling::Grant { node: node.to_owned(), program },
@@ -16,6 +16,7 @@ pub(crate) fn rule(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: 
     }
 }
 
+/// Checks the rules in order. Returns the first violation.
 fn weigh(asked: &Asked, node: &str, owner: Option<&Account<'_>>, now: Timestamp) -> Result<Program, Denial> {
     let owner = owner.filter(|owner| owner.open).ok_or(Denial::AccountClosed)?;
     holds(asked.is_for_a_client(), Denial::WrongUsages)?;
@@ -38,7 +39,7 @@ mod tests {
     use super::Denial::*;
     use super::*;
 
-    /// All that is looked at, so that a row can spoil one thing.
+    /// A valid case, of which a row changes one thing.
     struct Case {
         asked: Asked,
         there: bool,

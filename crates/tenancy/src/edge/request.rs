@@ -1,4 +1,4 @@
-//! What a joining machine asks for, read out of a `CertificateSigningRequest`. Pure.
+//! Parses the `CertificateSigningRequest` of a machine that joins. Pure: no I/O, no clock.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -11,26 +11,31 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::token::JOINERS;
 
+/// The signer of kubelets' client certificates.
 pub(crate) const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// The signer of other client certificates, such as yurthub's.
 pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// The longest that the certificate of a tenant's node may be valid: it ends with the account that renews it.
+/// The longest lifetime of a tenant node's certificate. It bounds a node's access after its account is closed.
 pub(crate) const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 /// Signers begin the validity a few minutes in the past.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(10);
+/// The prefix of a node's user name.
 const NODE: &str = "system:node:";
+/// The group of nodes.
 const NODES: &str = "system:nodes";
+/// The organization in certificates of yurthub.
 const HUB: &str = "openyurt:yurthub";
 
-/// The two programs of an edge node that have a certificate.
+/// The programs of an edge node with a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Kubelet,
-    /// OpenYurt's proxy beside it.
+    /// OpenYurt's node proxy, yurthub.
     Hub,
 }
 
 impl Program {
-    /// How a record names a request that was granted to it.
+    /// How the account's record names a granted request.
     pub fn entry(self, uid: &str) -> String {
         format!("{}{uid}", self.prefix())
     }
@@ -43,7 +48,7 @@ impl Program {
     }
 }
 
-/// What is asked for, and by whom, as Kubernetes stamped it.
+/// The parsed request, with the requester that Kubernetes recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub uid: String,
@@ -53,23 +58,23 @@ pub(crate) struct Asked {
     /// Sorted.
     pub usages: Vec<String>,
     pub created: Timestamp,
-    /// `expirationSeconds`. Kubelets leave it out, so that the certificate has the lifetime that the signer gives.
+    /// `expirationSeconds`. Kubelets omit it, so that the signer's default applies.
     pub seconds: Option<i32>,
-    /// Whom the certificate would name; `None` where that cannot be read, or is not signed by its own key.
+    /// The subject of the certificate. `None` if it cannot be parsed or its self-signature is invalid.
     pub subject: Option<Subject>,
 }
 
-/// Whom a certificate would name.
+/// The subject of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub name: String,
     /// Sorted.
     pub organizations: Vec<String>,
-    /// It names somebody in other ways too: by a unit, a country, an address.
+    /// It contains further names: other attributes of the subject, or extensions.
     pub more: bool,
 }
 
-/// Whether somebody has said yes or no already.
+/// Whether the request is already decided.
 pub(crate) fn is_decided(csr: &CertificateSigningRequest) -> bool {
     csr.status.as_ref().is_some_and(|status| {
         status.certificate.is_some()
@@ -81,12 +86,12 @@ pub(crate) fn is_decided(csr: &CertificateSigningRequest) -> bool {
     })
 }
 
-/// Whether it was made by one of our join tokens: Kubernetes writes the groups, the asker cannot.
+/// Whether one of our join tokens created the request. Kubernetes writes the groups; the requester cannot.
 pub(crate) fn is_ours(csr: &CertificateSigningRequest) -> bool {
     csr.spec.groups.iter().flatten().any(|group| group == JOINERS)
 }
 
-/// The node that asks for a further certificate of its own, by the one that it has: Kubernetes writes who asks.
+/// The node that requests a renewal with its current certificate. Kubernetes writes the requester.
 pub(crate) fn renewing(csr: &CertificateSigningRequest) -> Option<&str> {
     let spec = &csr.spec;
     let is_client = matches!(spec.signer_name.as_str(), KUBELET | CLIENT);
@@ -101,7 +106,7 @@ pub(crate) struct Signed {
     pub lifetime: SignedDuration,
 }
 
-/// The certificate that a signer made of a request of ours, if it is valid for longer than [`LONGEST`].
+/// The certificate that was signed for a request of ours, if it is valid for longer than [`LONGEST`].
 pub(crate) fn signed_too_long(csr: &CertificateSigningRequest) -> Option<Signed> {
     if !is_ours(csr) && renewing(csr).is_none() {
         return None;
@@ -127,14 +132,14 @@ impl Asked {
             groups: spec.groups.clone().unwrap_or_default(),
             signer: spec.signer_name.clone(),
             usages,
-            // What says no time is as old as can be.
+            // A request without a time counts as too old.
             created: csr.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             seconds: spec.expiration_seconds,
             subject: Subject::read(&spec.request.0),
         }
     }
 
-    /// The node that the certificate would be for, and which of its programs: exactly as they name themselves, and no other way.
+    /// Node and program that the certificate is for. The subject must match exactly what the program requests.
     pub fn machine(&self, namespace: &str) -> Option<(&str, Program)> {
         let subject = self.subject.as_ref().filter(|subject| !subject.more)?;
         let name = subject.name.strip_prefix(NODE).filter(|name| is_name(name))?;
@@ -149,12 +154,13 @@ impl Asked {
         Some((name, program))
     }
 
-    /// Whether it asks for no more than [`LONGEST`], or for no lifetime: then the signer's counts, which `crate::provision::lifetime` knows.
+    /// Whether it requests at most [`LONGEST`], or no lifetime: then the signer's default applies, which
+    /// `crate::provision::lifetime` checks.
     pub fn is_short_lived(&self) -> bool {
         self.seconds.is_none_or(|seconds| i64::from(seconds) <= LONGEST.as_secs())
     }
 
-    /// What a client certificate of a node is for, and nothing else.
+    /// Whether the usages are exactly those of a node's client certificate.
     pub fn is_for_a_client(&self) -> bool {
         let usages: Vec<&str> = self.usages.iter().map(String::as_str).collect();
         matches!(
@@ -165,6 +171,7 @@ impl Asked {
 }
 
 impl Subject {
+    /// Parses a PEM certificate request and verifies its self-signature.
     fn read(pem: &[u8]) -> Option<Self> {
         let (rest, block) = parse_x509_pem(pem).ok()?;
         let alone = block.label == "CERTIFICATE REQUEST" && rest.iter().all(u8::is_ascii_whitespace);
@@ -187,7 +194,7 @@ impl Subject {
     }
 }
 
-/// What Kubernetes takes as the name of a node.
+/// Whether Kubernetes accepts the text as a node name.
 fn is_name(name: &str) -> bool {
     let word = |word: &str| {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

@@ -1,7 +1,7 @@
-//! Who gets a certificate as somebody's node. Pure.
+//! Decides on certificate requests of machines that join. Pure: no I/O, no clock.
 //!
-//! A request that was made by one of our join tokens is granted when nothing speaks against it, and else denied with the
-//! first reason that does. Whatever was granted before a crash is granted again after it: the record says to which request.
+//! A request of one of our join tokens is granted unless a rule denies it; the first such rule gives the reason. A request that was
+//! granted before a crash is granted again after it: the record names it.
 
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
@@ -11,36 +11,39 @@ use super::names;
 use super::request::{Asked, Program};
 use super::token::{JoinToken, group, id_of};
 
-/// No request is granted that is older, and nothing is added to a node that was let in longer ago.
+/// The age limit of a request that is granted, and of a node that gets a further certificate by a join token.
 pub(crate) const WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
-/// What is known when a request is looked at.
+/// The context of a decision.
 pub(crate) struct Known<'a> {
-    /// By which it was made, where it is still there.
+    /// The token that the request was created with, if it still exists.
     pub token: Option<&'a JoinToken>,
     /// The account that the token names.
     pub account: Option<Account<'a>>,
-    /// Whose the name of the node is, or was.
+    /// The account that the node's name belongs to or belonged to.
     pub named: Option<&'a UserId>,
-    /// There is a Node of that name.
+    /// A Node of that name exists.
     pub exists: bool,
 }
 
+/// The account in the view of the rules.
 pub(crate) struct Account<'a> {
     pub id: &'a UserId,
     pub namespace: &'a str,
-    /// Ready, not disabled, not expired, not being removed.
+    /// Ready, not disabled, not expired, not being deleted.
     pub open: bool,
     pub most: i64,
     pub joined: &'a [JoinedNode],
 }
 
+/// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ruling {
     Grant { node: String, program: Program },
     Deny(Denial),
 }
 
+/// Why a request is denied. The text becomes the message of the request's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denial {
     #[error("the join token is not good any more: get a new join script")]
@@ -81,13 +84,13 @@ pub(crate) enum Denial {
 }
 
 impl Denial {
-    /// As the condition has it.
+    /// The reason of the condition.
     pub fn reason(self) -> String {
         format!("{self:?}")
     }
 }
 
-/// Whether a request is granted.
+/// Decides on a request.
 pub(crate) fn rule(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Ruling {
     match weigh(asked, known, now) {
         Ok((node, program)) => Ruling::Grant { node, program },
@@ -95,6 +98,7 @@ pub(crate) fn rule(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Ruling {
     }
 }
 
+/// Checks the rules in order. Returns the first violation.
 fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Program), Denial> {
     let token = known.token.ok_or(Denial::TokenGone)?;
     let account = known.account.as_ref().ok_or(Denial::AccountClosed)?;
@@ -107,11 +111,11 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     holds(asked.is_short_lived(), Denial::TooLong)?;
     let (node, program) = asked.machine(account.namespace).ok_or(Denial::WrongSubject)?;
     let record = account.joined.iter().find(|joined| joined.name == node);
-    // A node that was let in before names had a prefix keeps its name.
+    // A node that was admitted before names had a prefix keeps its name.
     holds(record.is_some() || names::is_allowed(node, account.id), Denial::WrongName)?;
     let grant = Ok((node.to_owned(), program));
     if record.is_some_and(|record| record.requests.contains(&program.entry(&asked.uid))) {
-        // Granted, but for the last word.
+        // Recorded as granted, but not approved yet.
         return grant;
     }
     holds(!token.is_expired(now), Denial::TokenGone)?;
@@ -130,6 +134,7 @@ fn weigh(asked: &Asked, known: &Known<'_>, now: Timestamp) -> Result<(String, Pr
     grant
 }
 
+/// Returns `denial` unless `fact` holds.
 pub(super) fn holds(fact: bool, denial: Denial) -> Result<(), Denial> {
     if fact { Ok(()) } else { Err(denial) }
 }

@@ -1,7 +1,6 @@
-//! What a machine runs to become a node, and to stop being one. Pure.
+//! Shell scripts with which a machine joins and leaves. Pure: no I/O, no clock.
 //!
-//! Always true: whatever is put into a script stands between single quotes, so that a shell reads it as one word and runs none
-//! of it.
+//! Invariant: every inserted value stands between single quotes, so that a shell reads it as one word and executes none of it.
 
 use std::fmt::Write;
 
@@ -9,21 +8,21 @@ use super::tool::{ARCH, JoinTool};
 
 const WRITES: &str = "writing to a String cannot fail";
 
-/// What a machine must know to join.
+/// The parameters of the join script.
 pub(super) struct Join<'a> {
-    /// Host and port of Kubernetes.
+    /// Host and port of the API server.
     pub server: &'a str,
     /// `<id>.<secret>`
     pub token: &'a str,
-    /// Of the cluster's authorities, as `sha256:<hex>`.
+    /// Digests of the cluster's CA certificates, as `sha256:<hex>`.
     pub authorities: &'a [String],
     pub namespace: &'a str,
-    /// The names of the account's nodes begin with it.
+    /// The prefix of the names of the account's nodes.
     pub prefix: &'a str,
     pub pool: Option<&'a str>,
 }
 
-/// Joins the machine that it runs on.
+/// The script that joins the machine on which it runs.
 pub(super) fn join(tool: &JoinTool, join: &Join<'_>) -> String {
     let mut words = vec![
         quoted(join.server),
@@ -42,7 +41,7 @@ pub(super) fn join(tool: &JoinTool, join: &Join<'_>) -> String {
     format!("{}{}\"$tool\" join {run}\n", prepared(tool, what), named(join.prefix))
 }
 
-/// Leaves the node's name in `$name`: the prefix, then the host name as Kubernetes accepts it, 63 characters at most.
+/// Sets `$name` to the node's name: the prefix, then the host name as Kubernetes accepts it, 63 characters at most.
 fn named(prefix: &str) -> String {
     let prefix = quoted(prefix);
     format!(
@@ -57,12 +56,12 @@ fn named(prefix: &str) -> String {
     )
 }
 
-/// Takes the machine that it runs on out of the cluster. Its node is deleted in the console.
+/// The script that removes the machine on which it runs from the cluster. Its Node is deleted in the console.
 pub(super) fn reset(tool: &JoinTool) -> String {
     format!("{}\"$tool\" reset --force\n", prepared(tool, "Takes this machine out of the cluster."))
 }
 
-/// Leaves the program's name in `$tool`, or ends.
+/// Sets `$tool` to the program's path, or exits.
 fn prepared(tool: &JoinTool, what: &str) -> String {
     let mut script = format!(
         "#!/bin/sh\n# {what}\nset -eu\n\
@@ -103,6 +102,7 @@ fn prepared(tool: &JoinTool, what: &str) -> String {
     script
 }
 
+/// Unpacks the downloaded archive, or uses the download as the program. Sets `$tool`.
 fn unpacked(url: &str) -> &'static str {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     if [".tar.gz", ".tgz"].iter().any(|end| path.ends_with(end)) {
@@ -115,7 +115,7 @@ fn unpacked(url: &str) -> &'static str {
     }
 }
 
-/// One word of a shell, whatever is in it.
+/// Quotes text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! What joining leaves behind: tokens that are over, names of older nodes. Requests that were decided are taken away by the cluster.
+//! Garbage collection of join tokens, their roles, and names of older nodes. The cluster itself deletes decided requests.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -14,12 +14,14 @@ use crate::secrets::{is_code, writing};
 use crate::{Error, Tenancy, pages};
 
 impl Tenancy {
+    /// Collects all garbage of joining. Called periodically.
     pub(crate) async fn sweep_edge(&self) -> Result<(), Error> {
         self.sweep_join_tokens().await?;
         self.sweep_token_roles().await?;
         self.sweep_names().await
     }
 
+    /// Deletes expired join tokens, and those of accounts that do not exist.
     async fn sweep_join_tokens(&self) -> Result<(), Error> {
         let (tokens, now) = (token::api(self.0.clients.own()), self.0.clock.now());
         let over = |secret: Secret| {
@@ -34,7 +36,7 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Roles of join tokens that are gone.
+    /// Deletes roles whose join token is deleted.
     async fn sweep_token_roles(&self) -> Result<(), Error> {
         let client = self.0.clients.own();
         let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
@@ -58,6 +60,7 @@ impl Tenancy {
         Ok(())
     }
 
+    /// Drops names of older nodes that no longer need to be reserved.
     async fn sweep_names(&self) -> Result<(), Error> {
         let maps = names::api(self.0.clients.own());
         let Some(map) = maps.get_opt(NAMES).await? else { return Ok(()) };
@@ -73,7 +76,7 @@ impl Tenancy {
     }
 }
 
-/// Gone already, or changed by somebody who uses it: another time.
+/// Ignores objects that are deleted or were changed concurrently: the next round handles those.
 fn gone(done: Result<(), kube::Error>) -> Result<(), Error> {
     match done {
         Err(error) if is_code(&error, 404) || is_code(&error, 409) => Ok(()),

@@ -1,4 +1,4 @@
-//! Logging in at the edge, and the scripts that people get.
+//! Edge login and join scripts.
 
 use domain::Kind;
 use jiff::SignedDuration;
@@ -62,7 +62,7 @@ async fn a_login_by_any_name_tells_all_that_the_console_asks_for() {
 async fn an_expired_account_is_told_so_and_gets_nothing_else_whatever_is_stored() {
     let stage = stage().await;
     let made = stage.register("18300000001").await.unwrap();
-    // The status has not been written anew: reading it at the right time is enough.
+    // The status is still the old one: expiry must be judged by the clock.
     stage.clock.advance(SignedDuration::from_hours(7 * 24));
     let secret = made.token.expose();
     let told = stage.tenancy.edge_login("18300000001", secret, HERE, JoinWish::default()).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_join_token_ends_within_a_day_and_with_the_account_and_is_renewed() {
     let second = script().await;
     assert_ne!(second.join, first.join, "nearly expired");
     assert!(!format!("{second:?}").contains("yurtadm"));
-    // Used up: as many were let in as the account may have.
+    // Used up: it has admitted as many nodes as the account may have.
     for secret in tokens(&stage).await {
         let used = Patch::Merge(json!({"metadata": {"annotations": {"longshore.dev/let-in": "a b c"}}}));
         token::api(stage.world.admin())
@@ -94,7 +94,7 @@ async fn a_join_token_ends_within_a_day_and_with_the_account_and_is_renewed() {
             .unwrap();
     }
     assert_ne!(script().await.join, second.join, "used up");
-    // Two hours before the end of the account.
+    // Two hours before the account expires.
     stage.clock.advance(SignedDuration::from_hours(6 * 24 - 1) - SignedDuration::from_mins(61));
     let last = script().await;
     assert_eq!(last.expires.duration_since(stage.tenancy.0.clock.now()), SignedDuration::from_hours(3));
@@ -137,7 +137,7 @@ async fn a_pool_must_be_there_and_not_anothers() {
     assert_eq!(tokens(&stage).await.len(), 3, "one for each pool, and none for what was refused");
 }
 
-/// The text of every object of the cluster that has one of these in it, but for the Secrets of `kube-system`.
+/// All objects of the cluster that contain one of these texts, except Secrets of `kube-system`.
 async fn leaks(stage: &Stage, canaries: &[&str]) -> Vec<String> {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,7 @@
-//! A join token: a bootstrap token of Kubernetes that says whose machine it lets in.
+//! Join tokens: Kubernetes bootstrap tokens that belong to an account.
 //!
-//! It is in its own Secret and nowhere else, ends within a day and with the account, and is not one of kubeadm's: those who have
-//! it may ask for a certificate, and who gets one is ours to say ([`super::ruling`]).
+//! A token is stored only in its own Secret and expires within a day and with the account. It is not one of kubeadm's: its holder may
+//! request a certificate, and the platform decides on approval ([`super::ruling`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,24 +15,25 @@ use kube_types::{FIELD_MANAGER, marks};
 
 use crate::secrets::{random, text};
 
-/// Where Kubernetes looks for bootstrap tokens.
+/// The namespace in which Kubernetes looks for bootstrap tokens.
 pub(crate) const NAMESPACE: &str = "kube-system";
 pub(crate) const PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// Of all who join by such a token; they may ask for certificates, and read what a machine must know.
+/// The group of all clients with such a token. It may request certificates and read the cluster information for joining.
 pub(crate) const JOINERS: &str = "system:bootstrappers:openyurt:tenants";
-/// The user that Kubernetes makes of a token.
+/// The prefix of the user name that Kubernetes gives a token.
 const USER: &str = "system:bootstrap:";
-/// Which pool a machine is to be in that joins by this token.
+/// The annotation with the pool that machines join by this token.
 const POOL: &str = "longshore.dev/pool";
-/// The names of the nodes that this token has let in.
+/// The annotation with the names of the nodes that this token has admitted.
 const LET_IN: &str = "longshore.dev/let-in";
 
-/// The longest that a token is good for.
+/// The longest lifetime of a token.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-/// One that ends sooner is not handed out any more, where the account has longer.
+/// A token with less time left is not issued again, unless the account ends sooner.
 const NEARLY: SignedDuration = SignedDuration::from_hours(1);
 
+/// A join token of an account.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct JoinToken {
     pub id: String,
@@ -40,7 +41,7 @@ pub(crate) struct JoinToken {
     pub owner: UserId,
     pub expires: Timestamp,
     pub pool: Option<String>,
-    /// Each name is let in once.
+    /// The admitted node names. Each name is admitted once.
     pub let_in: Vec<String>,
 }
 
@@ -50,12 +51,12 @@ impl fmt::Debug for JoinToken {
     }
 }
 
-/// The group of those who join machines to this account.
+/// The group of the account's join tokens.
 pub(crate) fn group(owner: &UserId) -> String {
     format!("system:bootstrappers:openyurt:tenant:{owner}")
 }
 
-/// The id of the token that a user of Kubernetes came by.
+/// The id of the token that a Kubernetes user authenticated with.
 pub(crate) fn id_of(user: &str) -> Option<&str> {
     user.strip_prefix(USER).filter(|id| is_word(id, 6))
 }
@@ -65,7 +66,7 @@ pub(crate) fn api(client: kube::Client) -> Api<Secret> {
 }
 
 impl JoinToken {
-    /// A new one; it ends with the account, and within a day.
+    /// Generates a token. It expires with the account, and within a day.
     pub fn mint(owner: &UserId, end: Option<Timestamp>, pool: Option<&str>, now: Timestamp) -> Self {
         let longest = now + LONGEST;
         Self {
@@ -78,12 +79,12 @@ impl JoinToken {
         }
     }
 
-    /// As one writes it.
+    /// The text of the token.
     pub fn words(&self) -> String {
         format!("{}.{}", self.id, self.secret)
     }
 
-    /// The user that Kubernetes makes of it.
+    /// The user name that Kubernetes gives the token.
     pub fn user(&self) -> String {
         format!("{USER}{}", self.id)
     }
@@ -96,11 +97,12 @@ impl JoinToken {
         self.expires <= now
     }
 
+    /// Whether the token has admitted this node name.
     pub fn has_let_in(&self, node: &str) -> bool {
         self.let_in.iter().any(|name| name == node)
     }
 
-    /// Whether it can be handed out (again): to join this pool, with time enough, and some of the `most` nodes left.
+    /// Whether the token can be issued (again): for this pool, with enough time left, and with fewer than `most` nodes admitted.
     pub fn serves(&self, pool: Option<&str>, end: Option<Timestamp>, most: i64, now: Timestamp) -> bool {
         let longest = end.map_or(now + LONGEST, |end| end.min(now + LONGEST));
         let lasts = self.expires >= now + NEARLY || self.expires >= longest;
@@ -139,7 +141,7 @@ impl JoinToken {
         }
     }
 
-    /// Of a Secret that is one of ours and says all that it must; any other token is none of our business.
+    /// Parses a Secret. `None` for other bootstrap tokens and incomplete Secrets.
     pub fn of(secret: &Secret) -> Option<Self> {
         let name = secret.metadata.name.as_deref()?;
         let (id, value) = (text(secret, "token-id")?, text(secret, "token-secret")?);
@@ -169,12 +171,12 @@ fn is_word(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// So many of the 36 characters that Kubernetes allows, each as likely.
+/// A random word of `N` characters from the 36 that Kubernetes allows, uniformly distributed.
 fn word<const N: usize>() -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut word = String::with_capacity(N);
     while word.len() < N {
-        // 252 is the largest multiple of 36 in a byte; what is above would favour the first letters.
+        // 252 is the largest multiple of 36 in a byte; larger bytes would favour the first letters.
         let fair = random::<32>().into_iter().filter(|byte| *byte < 252);
         word.extend(fair.take(N - word.len()).map(|byte| char::from(LETTERS[usize::from(byte % 36)])));
     }

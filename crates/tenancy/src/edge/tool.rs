@@ -1,25 +1,26 @@
-//! The program by which a machine joins, and where it comes from. Pure.
+//! The program with which a machine joins, and where it is downloaded from. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 
-/// Stands in an address for the architecture of the machine.
+/// The placeholder for the machine's architecture in a URL.
 pub(super) const ARCH: &str = "{arch}";
 
-/// The program by which a machine joins.
+/// The program with which a machine joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JoinTool {
-    /// `yurtadm`, as somebody installed it.
+    /// `yurtadm`, which the operator of the machine has installed.
     #[default]
     Installed,
-    /// Fetched, and run only where it is what it should be.
+    /// Downloaded, and run only if its checksum matches.
     Fetched {
-        /// With `{arch}` in it where there is one for each architecture.
+        /// Contains `{arch}` if there is one file for each architecture.
         url: String,
-        /// SHA-256 in hexadecimal, by architecture; under the empty name where there is one for all.
+        /// SHA-256 in hexadecimal, by architecture; under the empty name if there is one file for all.
         sums: BTreeMap<String, String>,
     },
 }
 
+/// Why the settings of the join tool are invalid. The text names the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
     #[error("a plain address that begins with https://")]
@@ -31,7 +32,7 @@ pub enum ToolError {
 }
 
 impl JoinTool {
-    /// What `[edge] join_url` and `join_sha256` say; an empty address is none.
+    /// Parses `[edge] join_url` and `join_sha256`. An empty URL means an installed program.
     pub fn parse(url: &str, sums: &str) -> Result<Self, ToolError> {
         let (url, sums) = (url.trim(), sums.trim());
         if url.is_empty() {
@@ -47,7 +48,7 @@ impl JoinTool {
             let (arch, sum) = (arch.trim(), sum.trim().to_ascii_lowercase());
             let is_sum = sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit());
             let is_arch = arch.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-            // One for all where the address is one for all, and only there.
+            // One checksum for all architectures if, and only if, the URL has no placeholder.
             (is_sum && is_arch && arch.is_empty() != url.contains(ARCH))
                 .then(|| (arch.to_owned(), sum))
                 .ok_or(ToolError::Sums)
@@ -56,7 +57,7 @@ impl JoinTool {
         Ok(Self::Fetched { url: url.to_owned(), sums })
     }
 
-    /// What [`JoinTool::parse`] reads back as the same.
+    /// URL and checksums in the form that [`JoinTool::parse`] reads.
     pub fn words(&self) -> Option<(String, String)> {
         let Self::Fetched { url, sums } = self else { return None };
         let entry = |(arch, sum): (&String, &String)| {

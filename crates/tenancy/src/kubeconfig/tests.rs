@@ -1,4 +1,4 @@
-//! What a kubeconfig says, and what one can do with it.
+//! Content of kubeconfigs and the rights that they grant.
 
 use domain::Kind;
 use domain::roles::WorkspaceRole;
@@ -58,7 +58,7 @@ async fn it_ends_within_a_day_or_with_the_account_and_names_the_cluster() {
     assert_eq!(stage.tenancy.kubeconfig(&actor).await.unwrap_err().kind(), Kind::Forbidden);
 }
 
-/// Whom the cluster takes the bearer of a kubeconfig for.
+/// The user that the cluster authenticates by the kubeconfig's token.
 async fn bearer(stage: &Stage, file: &KubeconfigFile) -> Option<UserInfo> {
     let read: serde_json::Value = serde_norway::from_str(&file.text).unwrap();
     let token = read["users"][0]["user"]["token"].as_str().unwrap().to_owned();
@@ -70,7 +70,7 @@ async fn bearer(stage: &Stage, file: &KubeconfigFile) -> Option<UserInfo> {
     if status.authenticated == Some(true) { status.user } else { None }
 }
 
-/// Whether they may list what there is of a kind.
+/// Whether the client may list objects of a kind.
 async fn lists<K>(api: Api<K>) -> bool
 where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -110,7 +110,7 @@ async fn it_opens_what_is_ones_own_and_nothing_else() {
     let deleted = quotas.delete(&own.name_any(), &kube::api::DeleteParams::default()).await;
     assert!(is_code(&deleted.unwrap_err(), 403));
 
-    // A role in a shared workspace opens it as far as the role goes, and no longer than one has it.
+    // A role in a shared workspace grants its rights while the user is a member.
     let acme = stage.tenancy.create_workspace(&platform, "acme", "").await.unwrap().name;
     stage.tenancy.set_role(&platform, &acme, &id, WorkspaceRole::Viewer).await.unwrap();
     until("the viewer sees", async || lists(pods("acme")).await.then_some(())).await;
@@ -118,7 +118,7 @@ async fn it_opens_what_is_ones_own_and_nothing_else() {
     stage.tenancy.remove_member(&platform, &acme, &id).await.unwrap();
     until("the viewer is out", async || (!lists(pods("acme")).await).then_some(())).await;
 
-    // A disabled account's kubeconfig is worth nothing, also after the account is opened again.
+    // Disabling an account invalidates its kubeconfigs, even after the account is enabled again.
     let disable = |disabled| {
         let patch = crate::users::UserPatch { disabled: Some(disabled), ..Default::default() };
         stage.tenancy.patch_user(&platform, &id, patch, None)

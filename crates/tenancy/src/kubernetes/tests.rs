@@ -1,4 +1,4 @@
-//! Questions about tokens of Kubernetes, on an embedded cluster.
+//! Authentication by ServiceAccount tokens, on an embedded cluster.
 
 use domain::Kind;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec, UserInfo};
@@ -60,7 +60,7 @@ async fn a_deployer_is_a_developer_of_its_workspace_and_others_are_nobody_in_par
     assert!(who("acme", "other").await.is_empty());
     assert!(who("elsewhere", DEPLOYER).await.is_empty());
 
-    // Nobody works any more in a workspace that is to be removed.
+    // A workspace marked for removal grants no roles.
     let workspaces: Api<Workspace> = Api::all(stage.world.admin());
     let change =
         Patch::Merge(json!({"metadata": {"annotations": {marks::REMOVE_AFTER: "2030-01-01T00:00:00Z"}}}));
@@ -120,7 +120,7 @@ async fn an_answer_counts_for_a_minute_and_a_refusal_for_ten_seconds() {
     assert_eq!(ask(&good).await, (false, 1));
     assert_eq!(ask("no token at all").await, (false, 0));
 
-    // A flood of wrong ones is not remembered without bound.
+    // A flood of invalid tokens does not grow the cache without bound.
     for number in 0..REMEMBERED + 50 {
         ask(&format!("a.b.{number}")).await;
     }

@@ -1,12 +1,14 @@
-//! Policies for the approval of certificate requests: only the platform approves those of tenants' nodes and of join tokens.
+//! Admission policies for the approval of certificate requests: only the platform approves those of tenants' nodes and of join tokens.
 //!
-//! kubeadm binds `system:certificates.k8s.io:certificatesigningrequests:selfnodeclient` to the group `system:nodes`, by which
-//! kube-controller-manager approves the renewals of every node: a tenant's node would renew its certificate for ever, also after its account is
-//! gone. The controller asks for the rights of the requester, not for a policy, so the approval itself is refused.
+//! kubeadm binds `system:certificates.k8s.io:certificatesigningrequests:selfnodeclient` to the group `system:nodes`, so
+//! kube-controller-manager approves the renewals of every node: a tenant's node could renew its certificate forever, even after its
+//! account is deleted. That approver checks the rights of the requester and no admission policy, so the approval itself is denied here.
 //!
-//! `longshore-tenant-node-approvals`: client certificates of tenants' nodes and of join tokens are approved by the platform or by an administrator
-//! of the cluster. `longshore-older-node-approvals` is its twin for nodes whose names have no prefix. Serving certificates, which the
-//! platform does not decide on, are left to whoever approves them.
+//! - `longshore-tenant-node-approvals`: client certificates of tenants' nodes and of join tokens are approved by the platform or by an
+//!   administrator of the cluster.
+//! - `longshore-older-node-approvals`: the same for nodes whose names have no prefix.
+//!
+//! The platform does not decide on serving certificates; other approvers remain free to.
 
 use kube_types::SYSTEM_NAMESPACE;
 use serde_json::{Value, json};
@@ -51,7 +53,7 @@ fn rules() -> Value {
     }])
 }
 
-/// The stored request decides, because an approval changes nothing of its `spec`.
+/// Match conditions on the stored request, because an approval changes nothing of its `spec`.
 fn conditions(name: &str, requested: &str) -> Value {
     let has = |object: &str| {
         format!(
@@ -66,6 +68,7 @@ fn conditions(name: &str, requested: &str) -> Value {
     ])
 }
 
+/// Validation: the approver is the platform or an administrator of the cluster.
 fn approved() -> Value {
     let administrator = ADMINISTRATORS.map(|group| format!("'{group}' in request.userInfo.groups"));
     json!([{

@@ -1,19 +1,20 @@
-//! What pods may not do in workspaces that are allowed `hostPorts`.
+//! Admission policy for pods in workspaces that are allowed `hostPorts`.
 //!
-//! Pod Security refuses a `hostPort` at every level but `privileged`, so the namespaces of such a workspace are `privileged` to it, and this policy
-//! refuses everything else that the level `baseline` does (of Kubernetes 1.36, without the exceptions for user namespaces).
+//! Pod Security denies a `hostPort` at every level except `privileged`, so the namespaces of such a workspace have that level. This policy
+//! denies everything else that the level `baseline` does (of Kubernetes 1.36, without the exceptions for user namespaces).
 //!
-//! The platform labels a namespace `privileged` only where the binding of this policy is there ([`NAME`]): the manifests of an older version do
-//! not have it.
+//! The platform labels a namespace `privileged` only if the binding of this policy exists ([`NAME`]): manifests of an older version lack
+//! it.
 
 use kube_types::workspace::Allowance;
 use serde_json::{Value, json};
 
 use super::policy::policy;
 
-/// The policy and its binding.
+/// The name of the policy and of its binding.
 pub(crate) const NAME: &str = "longshore-host-ports";
 
+/// Capabilities that `baseline` permits to add.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -30,6 +31,7 @@ const CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
+/// Sysctls that `baseline` permits.
 const SYSCTLS: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -45,9 +47,11 @@ const SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
+/// `SELinux` types that `baseline` permits.
 const SELINUX_TYPES: [&str; 5] =
     ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
 
+/// The prefix of annotations with the `AppArmor` profile of a container.
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 pub(super) fn objects() -> [Value; 2] {
@@ -56,7 +60,7 @@ pub(super) fn objects() -> [Value; 2] {
             "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": [resource], "scope": "Namespaced",
         })
     };
-    // Nothing else of a Pod that is looked at here can be changed.
+    // Other updates of a Pod cannot change the fields that are checked here.
     let rules =
         json!({ "resourceRules": [rule("CREATE", "pods"), rule("UPDATE", "pods/ephemeralcontainers")] });
     let [mut policy, binding] = policy(NAME, rules, None, &baseline());
@@ -99,6 +103,7 @@ fn one_of(values: &[&str]) -> String {
     format!("$ in ['{}']", values.join("', '"))
 }
 
+/// Validations equivalent to the level `baseline`, except for host ports.
 fn baseline() -> Value {
     let namespaces = ["hostNetwork", "hostPID", "hostIPC"].map(|field| unset_or("object.spec", field, "!$"));
     let handlers =

@@ -1,10 +1,10 @@
-//! What a machine may do that joins by one of our tokens, before it has a certificate: ask for one, and read what it must know.
+//! Rights of join tokens before a machine has a certificate: create a certificate request and read the cluster information for joining.
 //!
-//! kubeadm's own groups are not given to it: they are bound to automatic approval, by which nobody would be counted and no node would be
-//! anybody's. Nor is `system:node-bootstrapper`, by which it could list the requests of others: the right to read a request is given for each by
-//! its name, when it is made (`crate::provision::joining`).
+//! Join tokens are not in kubeadm's groups, which are bound to automatic approval: then nodes would be neither counted nor owned. Nor
+//! do they have `system:node-bootstrapper`, which permits listing the requests of others: the controller grants the right to read each
+//! request by its name when it is created (`crate::provision::joining`).
 //!
-//! `longshore-join-requests`: a join token requests certificates of nodes only, in requests of bounded size, because no quota counts them.
+//! `longshore-join-requests`: a join token requests only certificates of nodes, in requests of bounded size, because no quota counts them.
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,17 @@ use crate::edge::request::{CLIENT, KUBELET};
 use crate::edge::token::{JOINERS, NAMESPACE};
 
 const NAME: &str = "longshore-join";
-/// Binds the role that lets joining machines create requests.
+/// The role that permits creating requests, and its binding.
 const REQUESTS: &str = "longshore-join-requests";
 
-/// What join tools read before there is a node.
+/// The ConfigMaps that join tools read before the Node exists.
 const READ: [&str; 4] = ["kubeadm-config", "kubelet-config", "kube-proxy", "yurt-hub-cfg"];
 
 pub(super) fn objects() -> Vec<Value> {
     let group = json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": JOINERS }]);
     let role = |kind: &str, name: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name });
     let mut all = vec![
-        // Takes away what older versions gave. The role of a binding cannot be changed, its subjects can.
+        // Revokes what older versions granted. The role of a binding is immutable, its subjects are not.
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",

@@ -1,24 +1,25 @@
-//! The policies that hold nodes to themselves where Kubernetes' `NodeRestriction` does not. They match by user name only, because that is all a
-//! policy knows of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
+//! Admission policies that restrict nodes where Kubernetes' `NodeRestriction` does not. They match by user name only, as a policy gets no
+//! other data of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
 //!
-//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers with its owner's label and
-//! taints or not at all.
+//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers only with its
+//! owner's label and taints.
 //!
-//! `longshore-tenant-node-pods`: a tenant's node mirrors static pods in its tenant's namespaces only. The one exception is OpenYurt's proxy,
-//! `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
+//! `longshore-tenant-node-pods`: a tenant's node mirrors static pods only in its tenant's namespaces. The one exception is OpenYurt's
+//! proxy, `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
 //!
-//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and in `default` small ones about its own Node.
+//! `longshore-tenant-node-events`: a tenant's node writes Events in its tenant's namespaces, and in `default` Events of bounded size about
+//! its own Node.
 //!
-//! `longshore-tenant-node-requests`: a tenant's node requests certificates of nodes only, in requests of bounded size, because no quota counts
-//! cluster-scoped objects. [`super::joiners`] has the same for join tokens.
+//! `longshore-tenant-node-requests`: a tenant's node requests only certificates of nodes, in requests of bounded size, because no quota
+//! counts cluster-scoped objects. [`super::joiners`] has the same for join tokens.
 //!
-//! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, but its Lease, its `CSINode`, requests for its
-//! certificates, and what Kubernetes ties to pods that are bound to it.
+//! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, except its Lease, its `CSINode`,
+//! requests for its certificates, and objects that Kubernetes ties to pods bound to it.
 //!
-//! Elsewhere: whose pods run on a tenant's node ([`super::placement`]), who approves its certificates ([`super::approvals`]).
+//! Elsewhere: placement of pods on tenants' nodes ([`super::placement`]), approval of their certificates ([`super::approvals`]).
 //!
-//! Each `longshore-tenant-node-*` has a twin `longshore-older-node-*` for nodes whose names have no prefix; those do not register themselves
-//! at all (`longshore-older-node-registration`).
+//! For each `longshore-tenant-node-*` there is a `longshore-older-node-*` for nodes whose names have no prefix; those do not register
+//! themselves at all (`longshore-older-node-registration`).
 
 use kube_types::SYSTEM_NAMESPACE;
 use kube_types::marks::{DESIRED_POOL, POOL, TENANT};
@@ -28,7 +29,7 @@ use super::labels;
 use crate::edge::names::NAMES;
 use crate::edge::request::{CLIENT, KUBELET};
 
-/// The user name of a tenant's node begins with this.
+/// Matches the user names of tenants' nodes.
 pub(super) const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
 /// The signer of kubelets' serving certificates.
 pub(super) const SERVING: &str = "kubernetes.io/kubelet-serving";
@@ -60,7 +61,7 @@ pub(super) fn objects() -> Vec<Value> {
     all
 }
 
-/// A policy for nodes that are in the ConfigMap of older nodes' names, and its binding.
+/// A policy for nodes in the ConfigMap of older nodes' names, and its binding.
 fn older(part: &str, rules: &Value, by_a_node: &Value, validations: Value) -> [Value; 2] {
     let variables = tenant_by_params("request.userInfo.username");
     older_policy(
@@ -99,7 +100,7 @@ pub(super) fn condition(name: &str, expression: &str) -> Value {
     json!([{ "name": name, "expression": expression }])
 }
 
-/// `node` is the name of the requesting node, `tenant` its owner's id, empty for others' nodes.
+/// Variables: `node` is the name of the requesting node, `tenant` the id of its owner, empty for others' nodes.
 fn tenant_by_name() -> Value {
     json!([
         { "name": "node", "expression": "request.userInfo.username.substring(12)" },
@@ -116,7 +117,7 @@ fn tenant_by_name() -> Value {
 pub(super) const TENANT_BY_PARAMS: &str =
     "has(params.data) && variables.node in params.data ? params.data[variables.node].split(' ')[0] : ''";
 
-/// `node` and `tenant` of an older node, whose user name the expression `username` gives.
+/// The variables `node` and `tenant` of an older node. The expression `username` gives its user name.
 pub(super) fn tenant_by_params(username: &str) -> Value {
     json!([
         { "name": "node", "expression": format!("{username}.substring(12)") },
@@ -124,7 +125,7 @@ pub(super) fn tenant_by_params(username: &str) -> Value {
     ])
 }
 
-/// The validations, for nodes that have a tenant.
+/// Restricts the validations to nodes that have a tenant.
 pub(super) fn of_tenants(mut validations: Value) -> Value {
     for validation in validations.as_array_mut().into_iter().flatten() {
         let expression = validation["expression"].as_str().unwrap_or_default();
@@ -173,6 +174,7 @@ fn nodes() -> Value {
     }])
 }
 
+/// Validations: a node keeps its owner's label and taints, and its pool labels.
 fn owners() -> Value {
     let label = |object: &str, label: &str| {
         format!(
@@ -181,7 +183,7 @@ fn owners() -> Value {
         )
     };
     let same = |key: &str| format!("{} == {}", label("object", key), label("oldObject", key));
-    // Every taint of an owner in the one is in the other.
+    // Every owner taint of `one` is in `other`.
     let within = |one: &str, other: &str| {
         format!(
             "({one} == null || !has({one}.spec) || !has({one}.spec.taints) || {one}.spec.taints.all(taint, \
@@ -239,7 +241,7 @@ fn owners() -> Value {
     ])
 }
 
-/// The namespace belongs to the node's tenant.
+/// CEL: the namespace belongs to the node's tenant.
 fn own_namespace() -> String {
     format!(
         "(namespaceObject != null && has(namespaceObject.metadata.labels) && '{TENANT}' in namespaceObject.metadata.labels && \
@@ -253,6 +255,7 @@ fn pods() -> Value {
     }])
 }
 
+/// Validation: mirror pods are in the tenant's namespaces, or the pod of yurthub.
 fn mirrors() -> Value {
     let hub = "(namespaceObject.metadata.name == 'kube-system' && object.metadata.name == 'yurt-hub-' + variables.node && \
                has(object.metadata.labels) && object.metadata.labels.all(key, key == 'k8s-app' && object.metadata.labels[key] == 'yurt-hub'))";
@@ -273,7 +276,7 @@ fn events() -> Value {
     json!([rule(""), rule("events.k8s.io")])
 }
 
-/// The object has no metadata of arbitrary size. A client can send `managedFields`, so that they are bounded too.
+/// CEL: the object's metadata is bounded. Clients can send `managedFields`, so these are bounded too.
 fn bounded_metadata() -> String {
     let empty = ["labels", "annotations", "finalizers", "ownerReferences"]
         .map(|key| format!("(!has(object.metadata.{key}) || size(object.metadata.{key}) == 0)"));
@@ -287,6 +290,7 @@ fn bounded_metadata() -> String {
     format!("{} && {managed}", empty.join(" && "))
 }
 
+/// Validations: Events are in the tenant's namespaces, or bounded ones about the node itself in `default`.
 fn about_itself() -> Value {
     // `regarding` in events.k8s.io is `involvedObject` in the core group.
     let about = |event: &str, field: &str| {
@@ -318,8 +322,8 @@ fn about_itself() -> Value {
     ])
 }
 
-/// Every text of an Event is bounded: Kubernetes does not limit those of the core group. Kubelets name Events after their object, which
-/// tells whose an Event is.
+/// CEL: every text of an Event is bounded, as Kubernetes does not limit those of the core group. Kubelets name Events after their object,
+/// so the name tells which node an Event is about.
 fn bounded_event() -> String {
     let within = |parent: &str, key: &str, most: usize| {
         let field = format!("object{parent}.{key}");
@@ -352,7 +356,7 @@ pub(super) fn certificate_requests() -> Value {
     }])
 }
 
-/// The validations of a request for a certificate that one of these signers makes.
+/// Validations of a certificate request for one of these signers.
 pub(super) fn bounded_requests(signers: &[&str]) -> Value {
     json!([
         {
@@ -370,6 +374,7 @@ pub(super) fn bounded_requests(signers: &[&str]) -> Value {
     ])
 }
 
+/// All resources and subresources, in all scopes.
 fn everything_else() -> Value {
     // `*` alone matches no subresources.
     json!([{
@@ -377,8 +382,9 @@ fn everything_else() -> Value {
     }])
 }
 
+/// Validation: only resources that `NodeRestriction` limits, or objects in the tenant's namespaces.
 fn nothing_else() -> Value {
-    // NodeRestriction ties these to the node itself, or to pods that are bound to it.
+    // NodeRestriction limits these to the node itself, or to pods that are bound to it.
     let objects: [(&str, &[&str]); 6] = [
         ("", &["nodes", "pods", "events"]),
         ("events.k8s.io", &["events"]),

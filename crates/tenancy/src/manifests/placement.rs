@@ -1,21 +1,23 @@
-//! Policies for the placement of pods on tenants' nodes: pods of others never run there, whatever taints they tolerate.
+//! Admission policies for pods on tenants' nodes: pods of others never run there, whatever taints they tolerate.
 //!
-//! `longshore-tenant-node-placement`: a pod is bound to a tenant's node, or created with its name, only in the namespaces of the tenant. Two
-//! exceptions: the node's own mirror pods (`super::nodes` limits those), and pods of DaemonSets that an administrator of the cluster allowed by name
-//! in an annotation of their namespace ([`ALLOWED`]). `longshore-older-node-placement` is its twin for nodes whose names have no prefix.
+//! `longshore-tenant-node-placement`: a pod is bound to a tenant's node, or created with its name, only in the namespaces of the tenant.
+//! There are two exceptions: the node's own mirror pods (`super::nodes` limits those), and pods of DaemonSets that an administrator of the
+//! cluster allowed by name in an annotation of their namespace ([`ALLOWED`]). `longshore-older-node-placement` is the same for nodes whose
+//! names have no prefix.
 //!
-//! The binding is refused, not the creation of a DaemonSet's pod: a DaemonSet controller stops at the first refused pod of a round and backs off, so that
-//! other nodes would wait for their pods. A pod that is not bound has no node, and a node reads nothing of it.
+//! The policy denies the binding, not the creation of a DaemonSet's pod: a DaemonSet controller stops at the first denied pod of a round
+//! and backs off, which would delay the pods of other nodes. A pod that is not bound has no node, and a node can read nothing of it.
 //!
-//! The list is an annotation and not a parameter of the policy. With a parameter that is missing, Kubernetes either skips the policy or refuses every
-//! pod of the cluster. A Binding names no owner, so a DaemonSet's pod is recognised by its name, which only those choose who write in that namespace.
+//! The list is an annotation and not a parameter of the policy: if a parameter is missing, Kubernetes either skips the policy or denies
+//! every pod of the cluster. A Binding names no owner, so a DaemonSet's pod is recognised by its name, which only clients that write in
+//! that namespace choose.
 
 use kube_types::marks::{TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::nodes::{TENANT_BY_PARAMS, condition, of_tenants, older_policy, policy};
 
-/// The annotation of a namespace that names its DaemonSets, separated by commas, that may have pods on tenants' nodes.
+/// The annotation of a namespace that lists, separated by commas, its DaemonSets that may have pods on tenants' nodes.
 const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
 
 /// The policies, each with its binding.
@@ -26,7 +28,7 @@ pub(super) fn objects() -> Vec<Value> {
     );
     let variables = |tenant: &str| {
         json!([
-            // A real API server shows the Binding, the embedded one the pod as it is bound.
+            // An API server passes the Binding, the embedded cluster the pod with its node.
             { "name": "node", "expression": "has(object.target) ? (has(object.target.name) ? object.target.name : '') : object.spec.nodeName" },
             { "name": "tenant", "expression": tenant },
             { "name": "pod", "expression": "has(object.metadata.name) ? object.metadata.name : ''" },
@@ -55,10 +57,11 @@ pub(super) fn objects() -> Vec<Value> {
 
 fn rules() -> Value {
     let rule = |operations: &[&str], resources: &[&str]| json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": resources, "scope": "Namespaced" });
-    // A binding is the creation of a Binding; to the embedded cluster it is an update of the pod.
+    // A binding is a CREATE of a Binding; in the embedded cluster it is an UPDATE of the pod.
     json!([rule(&["CREATE"], &["pods", "bindings"]), rule(&["CREATE", "UPDATE"], &["pods/binding"])])
 }
 
+/// Validation: the pod is the tenant's, a mirror pod of the node, or of an allowed DaemonSet.
 fn placed() -> Value {
     let labels = "namespaceObject.metadata.labels";
     let own =

@@ -1,17 +1,17 @@
-//! The policies that keep tenants in their place where Kubernetes' roles cannot.
+//! Admission policies that restrict tenants where RBAC cannot.
 //!
-//! `longshore-provisioned`: tenants may write RoleBindings, NetworkPolicies and ServiceAccounts of their own, so roles alone
-//! cannot keep them from those that the platform provisioned. A tenant is a person (by whichever door) or a ServiceAccount
-//! of the workspace's own namespace; that no other ServiceAccount and no person gets a right there by a tenant's RoleBinding
-//! is one of the rules, so that nobody keeps access who is no longer a member. An administrator of the platform is a
-//! person too: what they changed by hand the platform would put back.
+//! `longshore-provisioned`: tenants may write RoleBindings, NetworkPolicies and ServiceAccounts of their own, so RBAC cannot protect the
+//! provisioned ones. A tenant is a user (through the platform or with a kubeconfig) or a ServiceAccount of the workspace's own namespace.
+//! A tenant's RoleBinding grants rights to no other ServiceAccount and to no user, so that no removed member keeps access.
+//! Administrators of the platform are restricted too: the platform would revert their manual changes.
 //!
-//! `longshore-requested`: a release that belongs to a request acts as the person who asked. Whoever could change it would act as
-//! that person, so no tenant can, nor make one. Nor does a tenant write the status of any release: it says which Helm records
-//! are trusted.
+//! `longshore-requested`: a release that belongs to a request acts as the user who requested it. A client that could change it would act
+//! as that user, so tenants can neither change nor create one. Nor do tenants write the status of any release: it decides which Helm
+//! records are trusted.
 //!
-//! `longshore-nodes`: a tenant's pods run on nodes that nobody has for themselves, and on the tenant's own. Whoever makes the
-//! pod (mostly a controller, for a tenant), it is the namespace that counts.
+//! `longshore-nodes`: a tenant's pods run on nodes of no tenant and on the tenant's own. The namespace decides, whichever client creates
+//! the pod (mostly a controller on behalf of a tenant).
+//!
 //! Elsewhere: what nodes themselves may write ([`super::nodes`]).
 
 use kube_types::SYSTEM_NAMESPACE;
@@ -60,7 +60,7 @@ pub(super) fn objects() -> Vec<Value> {
     .collect()
 }
 
-/// A policy for what is written in the namespaces of workspaces, and its binding.
+/// A policy for writes in the namespaces of workspaces, and its binding.
 pub(super) fn policy(
     name: &str,
     mut what: Value,
@@ -89,17 +89,19 @@ pub(super) fn policy(
     [policy, binding]
 }
 
+/// CEL: a tenant sends the request, as a user or as a ServiceAccount of the namespace.
 pub(super) fn by_a_tenant() -> String {
     let starts = |prefix: &str| format!("request.userInfo.username.startsWith({prefix})");
     let person = starts("'longshore:user:'");
-    // Ids begin with `u`; the platform's own ServiceAccount does not.
+    // Ids begin with `u`; the name of the platform's own ServiceAccount does not.
     let by_kubeconfig = starts(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
-    // Neither the namespace's own object nor, as it is a reserved word, `request.namespace` is offered here everywhere.
+    // `namespaceObject` and `request.namespace` (`namespace` is a reserved word) are not available here in every cluster.
     let program =
         starts("'system:serviceaccount:' + (object != null ? object : oldObject).metadata.namespace + ':'");
     format!("{person} || {by_kubeconfig} || {program}")
 }
 
+/// Validations of `longshore-provisioned`.
 fn guarding() -> Value {
     let labelled = |object: &str, label: &str| {
         format!("{object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels")
@@ -141,6 +143,7 @@ fn guarding() -> Value {
     ])
 }
 
+/// Validations of `longshore-requested`.
 fn requested() -> Value {
     let has = |object: &str| format!("({object} == null || !has({object}.spec.requestRef))");
     json!([
@@ -157,6 +160,7 @@ fn requested() -> Value {
     ])
 }
 
+/// Validations of `longshore-nodes`.
 fn placing() -> Value {
     let mirrored =
         "(has(object.spec.nodeName) && request.userInfo.username == 'system:node:' + object.spec.nodeName)";
@@ -167,13 +171,13 @@ fn placing() -> Value {
     );
     json!([
         {
-            // The scheduler comes later, and by another way. A node mirrors its own static pods; which ones is another policy's concern.
+            // The scheduler binds pods by another request. A node mirrors its static pods; another policy limits which.
             "expression": format!("request.operation != 'CREATE' || !has(object.spec.nodeName) || object.spec.nodeName == '' || {mirrored}"),
             "message": "a pod in a workspace cannot name its node: the scheduler finds one",
             "reason": "Forbidden",
         },
         {
-            // What a pod has had from its beginning is not held against it.
+            // Tolerations that a pod has had since its creation are not checked again.
             "expression": format!(
                 "!has(object.spec.tolerations) || {mirrored} || (oldObject != null && has(oldObject.spec.tolerations) && \
                  object.spec.tolerations == oldObject.spec.tolerations) || \

@@ -1,10 +1,10 @@
-//! The policies that pools need.
+//! Admission policies for node pools.
 //!
-//! `longshore-pools`: a pool that has nodes is not deleted, by whomever. What its controller last counted is what holds: a pool that
-//! nobody has counted has none.
+//! `longshore-pools`: a pool that has nodes cannot be deleted by any client. The count is the one in the pool's status: a pool without a
+//! count has no nodes.
 //!
-//! `longshore-pool-memory`: what a pool put on a node, and what was there before, is remembered on the node, and undone by it when the node
-//! leaves. A machine that could write it could have anything put on its node, or taken off it.
+//! `longshore-pool-memory`: an annotation on a node records the attributes that its pool applied, and the previous ones. They are reverted
+//! from it when the node leaves. A node that could write the annotation could add or remove any attribute of itself.
 
 use kube_types::marks::PREVIOUS;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) fn objects() -> Vec<Value> {
     pools.into_iter().chain(nodes).collect()
 }
 
-/// A policy for objects that are in no namespace, and its binding.
+/// A policy for cluster-scoped objects, and its binding.
 fn policy(name: &str, what: &Value, conditions: &Value, validations: &Value) -> [Value; 2] {
     let mut rule = what.clone();
     rule["scope"] = "Cluster".into();
@@ -125,7 +125,7 @@ mod tests {
         let people = Api::<Node>::all(world.admin());
         people.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
         forbidden(machine.patch("n", &PatchParams::default(), &write(Value::Null)).await);
-        // Its own affairs it looks after.
+        // It may write its other annotations.
         let own = machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
         assert_eq!(own.annotations()["own"], "2");
     }

@@ -1,4 +1,4 @@
-//! What the server itself may do: each row is there because some call of the product needs it.
+//! RBAC rules of the server. Every row is needed by a call that the server makes.
 
 use domain::roles::WorkspaceRole;
 use k8s_openapi::api::rbac::v1::{
@@ -20,49 +20,49 @@ const LOOK: &[&str] = &["get", "list", "watch"];
 const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const KEEP_ALL: &[&str] = &["get", "list", "watch", "create", "update", "patch", "delete"];
 
-/// Everywhere.
+/// Rules of the ClusterRole.
 #[rustfmt::skip]
 const EVERYWHERE: &[Row] = &[
-    // Accounts and workspaces, which are all its own.
+    // Accounts and workspaces: owned by the platform.
     ("user.openyurt.io",          &["users"],                                                      KEEP_ALL),
     ("user.openyurt.io",          &["users/status"],                                               &["get", "update", "patch"]),
     ("longshore.dev",             &["workspaces"],                                                 KEEP_ALL),
     ("longshore.dev",             &["workspaces/status"],                                          &["get", "update", "patch"]),
-    // Requests, releases and charts. Tenants write releases too; the rest is all its own.
+    // Requests, releases and charts. Tenants write releases too; the others are owned by the platform.
     ("longshore.dev",             &["helmpackages", "helmreleases", "helmrepos", "helmrequests"],  KEEP_ALL),
     ("longshore.dev",             &["helmpackages/status", "helmreleases/status", "helmrepos/status", "helmrequests/status"], &["get", "update", "patch"]),
-    // Helm's records are Secrets beside the release, and only one at a time works on it. Whoever may bind the roles below
-    // could have had the Secrets of a workspace anyway.
+    // Helm's records are Secrets beside the release, and a Lease serialises the work on it. The right to bind the roles below implies
+    // access to the Secrets of workspaces anyway.
     ("",                          &["secrets"],                                                    KEEP_ALL),
     ("coordination.k8s.io",       &["leases"],                                                     KEEP_ALL),
-    // How the objects of a release stand.
+    // Readiness of a release's objects.
     ("",                          &["persistentvolumeclaims", "pods"],                             LOOK),
     ("apps",                      &["daemonsets", "deployments", "statefulsets"],                  LOOK),
     ("batch",                     &["cronjobs", "jobs"],                                           LOOK),
-    // Nodes, whose they are, pools, and what is used of them.
+    // Nodes, their owners, pools and usage.
     ("",                          &["nodes"],                                                      KEEP),
     ("apps.openyurt.io",          &["nodepools"],                                                  &["get", "list", "watch", "create", "update", "delete"]),
     ("apps.openyurt.io",          &["nodepools/status"],                                           &["get", "patch"]),
     ("metrics.k8s.io",            &["nodes"],                                                      &["list"]),
-    // What a workspace consists of.
+    // Objects of a workspace.
     ("",                          &["limitranges", "namespaces", "resourcequotas", "serviceaccounts"], KEEP),
     ("networking.k8s.io",         &["networkpolicies"],                                            KEEP),
     ("rbac.authorization.k8s.io", &["clusterrolebindings", "rolebindings"],                        KEEP),
-    // Machines that join.
+    // Nodes that join.
     ("certificates.k8s.io",       &["certificatesigningrequests"],                                 &["get", "list", "watch", "delete"]),
     // Each join token reads its own requests.
     ("rbac.authorization.k8s.io", &["clusterroles"],                                               &["get", "list", "create", "patch", "delete"]),
     ("certificates.k8s.io",       &["certificatesigningrequests/approval"],                        &["update", "patch"]),
-    // What people do, they do under their own name, and Kubernetes decides.
+    // Actions of users are impersonated, so that Kubernetes authorises them.
     ("",                          &["groups", "serviceaccounts", "users"],                         &["impersonate"]),
     ("authentication.k8s.io",     &["tokenreviews"],                                               &["create"]),
     ("authorization.k8s.io",      &["subjectaccessreviews"],                                       &["create"]),
-    // What happened, for those who describe an account or a workspace.
+    // Events of accounts and workspaces.
     ("events.k8s.io",             &["events"],                                                     &["create", "patch"]),
     ("apiextensions.k8s.io",      &["customresourcedefinitions"],                                  &["get", "list", "watch", "create", "patch"]),
 ];
 
-/// In `longshore-system` alone.
+/// Rules of the Role in `longshore-system`.
 #[rustfmt::skip]
 const AT_HOME: &[Row] = &[
     ("",                    &["configmaps", "secrets"],  KEEP_ALL),
@@ -79,7 +79,7 @@ fn rule((group, resources, verbs): &Row) -> PolicyRule {
     }
 }
 
-/// It may give these roles away without having what is in them, and no other.
+/// The right to bind these roles without holding their rights, and no others.
 fn may_bind() -> PolicyRule {
     let mut names: Vec<String> = WorkspaceRole::ALL.iter().map(|role| role.cluster_role()).collect();
     names.push("cluster-admin".to_owned());
@@ -89,7 +89,7 @@ fn may_bind() -> PolicyRule {
     }
 }
 
-/// The certificates of nodes, and no others.
+/// The right to approve client certificates of nodes, and no others.
 fn may_approve() -> PolicyRule {
     PolicyRule {
         resource_names: Some(owned(&[KUBELET, CLIENT])),
@@ -97,7 +97,7 @@ fn may_approve() -> PolicyRule {
     }
 }
 
-/// Whether the policy is there under which ports of nodes can be allowed.
+/// The right to check whether the policy for host ports is installed.
 fn may_look_for_host_ports() -> PolicyRule {
     PolicyRule {
         resource_names: Some(owned(&[host_ports::NAME])),
@@ -105,7 +105,7 @@ fn may_look_for_host_ports() -> PolicyRule {
     }
 }
 
-/// Where a kubeconfig's address and certificate come from.
+/// The right to read the address and certificate for kubeconfigs.
 fn may_read_cluster_info() -> PolicyRule {
     PolicyRule {
         resource_names: Some(vec!["cluster-info".to_owned()]),
@@ -163,7 +163,7 @@ pub(super) fn objects() -> Vec<Value> {
     let mut all = vec![written(&role), written(&binding)];
     all.extend(inside(SYSTEM_NAMESPACE, AT_HOME.iter().map(rule).collect()));
     all.extend(inside("kube-public", vec![may_read_cluster_info()]));
-    // Where nodes have their events.
+    // The Events of nodes are in `default`.
     all.extend(inside("default", vec![rule(&("", &["events"], &["list"]))]));
     all
 }

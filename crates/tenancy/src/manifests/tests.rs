@@ -1,10 +1,10 @@
-//! What an administrator reads before applying it.
+//! Snapshot of the manifests that an administrator applies.
 
 use std::fmt::Write;
 
 use super::*;
 
-/// The definitions have their own snapshot in `kube_types`.
+/// CRDs have their own snapshot in `kube_types`.
 #[test]
 fn what_an_administrator_applies() {
     let mut text = String::new();

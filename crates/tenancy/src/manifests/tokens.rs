@@ -1,11 +1,11 @@
 //! Policies that bound the lifetime of ServiceAccount tokens in workspaces, so that a removed member does not keep access.
 //!
-//! `longshore-token-requests`: a `TokenRequest` is valid for at most 24 hours, whoever sends it. A ServiceAccount of the workspace
-//! cannot request tokens, or it would renew its own for ever. Tenants get none for `longshore-deployer`. Kubelets request tokens for
-//! pods, which end with the pod. A request for exactly 3607 seconds ([`EXTENDED_SECONDS`]) is a kubelet's alone.
+//! `longshore-token-requests`: a `TokenRequest` is valid for at most 24 hours, whichever client sends it. A ServiceAccount of the workspace
+//! cannot request tokens, or it would renew its own forever. Tenants get none for `longshore-deployer`. Kubelets request tokens for
+//! pods, which expire with the pod. Only kubelets may request exactly 3607 seconds ([`EXTENDED_SECONDS`]).
 //!
-//! `longshore-token-secrets`: Secrets of type `kubernetes.io/service-account-token` hold tokens that do not expire. Neither people nor
-//! ServiceAccounts create them in workspaces, and tenants do not change those that exist; they may delete them. The type of a Secret is
+//! `longshore-token-secrets`: Secrets of type `kubernetes.io/service-account-token` hold tokens that do not expire. Neither users nor
+//! ServiceAccounts create them in workspaces, and tenants do not change existing ones; they may delete them. The type of a Secret is
 //! immutable in Kubernetes. The platform itself creates one, for yurthub, in personal workspaces (`crate::provision`).
 
 use kube_types::SYSTEM_NAMESPACE;
@@ -17,8 +17,8 @@ use crate::provision::DEPLOYER;
 
 const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 const MAX_SECONDS: i64 = 24 * 60 * 60;
-/// Kubernetes answers a request for exactly this lifetime, bound to a pod, with a token that is valid for a year
-/// (`--service-account-extend-token-expiration`, on by default): kubelets request it for pods of clients that do not reload tokens.
+/// For exactly this lifetime, bound to a pod, Kubernetes issues a token that is valid for a year
+/// (`--service-account-extend-token-expiration`, on by default): kubelets request it for pods with clients that do not reload tokens.
 const EXTENDED_SECONDS: i64 = 3607;
 
 /// The policies, each with its binding.
@@ -53,19 +53,19 @@ pub(super) fn objects() -> Vec<Value> {
     requests.into_iter().chain(secrets).collect()
 }
 
-/// Whether a user name begins with this. `prefix` is a CEL expression.
+/// CEL: the user name begins with `prefix`, a CEL expression.
 fn requested_by(prefix: &str) -> String {
     format!("request.userInfo.username.startsWith({prefix})")
 }
 
-/// Whether a person sends the request, through the platform or with their kubeconfig.
+/// CEL: a user sends the request, through the platform or with a kubeconfig.
 fn by_person() -> String {
-    // Ids begin with `u`; the platform's own ServiceAccount does not.
+    // Ids begin with `u`; the name of the platform's own ServiceAccount does not.
     let by_kubeconfig = requested_by(&format!("'system:serviceaccount:{SYSTEM_NAMESPACE}:u'"));
     format!("{} || {by_kubeconfig}", requested_by("'longshore:user:'"))
 }
 
-/// Whether a ServiceAccount of the namespace sends the request. RoleBindings of tenants can name no others.
+/// CEL: a ServiceAccount of the namespace sends the request. RoleBindings of tenants can name no others.
 fn by_own_account() -> String {
     requested_by("'system:serviceaccount:' + namespaceObject.metadata.name + ':'")
 }

@@ -1,16 +1,16 @@
-//! Policies for pods, Services and NetworkPolicies in workspaces.
+//! Admission policies for pods, Services and NetworkPolicies in workspaces.
 //!
-//! `longshore-pods`: no `PriorityClasses` of the system, no ports and no network of nodes. It is the namespace that counts, whichever client
-//! creates the pod. What else pods may not do where ports of nodes are allowed: [`super::host_ports`].
+//! `longshore-pods`: no `PriorityClasses` of the system, no ports and no network of nodes. The namespace decides, whichever client creates
+//! the pod. Further restrictions of pods with ports of nodes: [`super::host_ports`].
 //!
-//! `longshore-services`: no `externalIPs`, `loadBalancerIP` or `loadBalancerSourceRanges`: they claim addresses of others.
+//! `longshore-services`: no `externalIPs`, `loadBalancerIP` or `loadBalancerSourceRanges`, which could claim addresses of others.
 //!
-//! `longshore-network-policies`: policies are additive, so a tenant's own could undo the isolation that the platform provisions. A rule
-//! names its peers: pods of the namespace, namespaces of the workspace, namespaces that an administrator labelled as shared
-//! ([`SHARED`]), or public addresses.
+//! `longshore-network-policies`: NetworkPolicies are additive, so a tenant's own could undo the provisioned isolation. A rule must name its
+//! peers: pods of the namespace, namespaces of the workspace, namespaces that an administrator labelled as shared ([`SHARED`]), or public
+//! addresses.
 //!
-//! An administrator allows each of it per workspace (`Workspace.spec.allow`); the platform labels the namespaces, which tenants cannot.
-//! Objects that were there before are not held against an update that leaves them as they are.
+//! An administrator can lift each restriction per workspace (`Workspace.spec.allow`). The platform then labels the namespaces; tenants
+//! cannot. An update that leaves the restricted fields of an existing object unchanged is permitted.
 
 use kube_types::marks::{SHARED, WORKSPACE};
 use kube_types::workspace::Allowance;
@@ -43,7 +43,7 @@ pub(super) fn objects() -> Vec<Value> {
     .collect()
 }
 
-/// A rule that an allowance of the workspace lifts.
+/// A rule that does not apply to workspaces with this allowance.
 fn rule(allowance: Allowance, expression: &str, message: &str) -> Value {
     json!({
         "expression": format!("'{}' in namespaceObject.metadata.labels || {expression}", allowance.label()),
@@ -119,7 +119,7 @@ fn network_policies() -> Value {
     let except = |ranges: &str| {
         format!("has(peer.ipBlock.except) && [{ranges}].all(range, range in peer.ipBlock.except)")
     };
-    // A prefix of 8 bits or more lies within its first number.
+    // With a prefix of 8 bits or more, the first number decides which range the network is in.
     let addresses = format!(
         "((peer.ipBlock.cidr == '0.0.0.0/0' && {}) || (peer.ipBlock.cidr == '::/0' && {}) || \
          (peer.ipBlock.cidr.matches('^[1-9][0-9.]*/([89]|[12][0-9]|3[0-2])$') && \

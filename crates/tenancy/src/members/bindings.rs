@@ -1,9 +1,9 @@
-//! RoleBindings that a removed member may have left behind.
+//! RoleBindings that a removed member may have created.
 //!
-//! A member who can write binds roles to ServiceAccounts and requests tokens of them, which are valid after the member is removed.
-//! Kubernetes does not record who created a RoleBinding: `managedFields` has the name of a program, which the caller chooses. So every
-//! RoleBinding of a workspace that names one of its ServiceAccounts and that the platform did not provision may be the member's: they
-//! are listed to the administrator who removes a member, and are deleted unless the administrator keeps them.
+//! A member with write access can bind roles to ServiceAccounts and request tokens for them, which stay valid after the member is removed.
+//! Kubernetes does not record who created a RoleBinding: `managedFields` has the name of a program, which the client chooses. So every
+//! RoleBinding of a workspace that names one of its ServiceAccounts and that the platform did not provision may be the member's. They are
+//! listed to the administrator who removes a member, and deleted unless the administrator keeps them.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub struct TenantBinding {
 }
 
 impl TenantBinding {
-    /// `None` for bindings that the platform provisioned, and for those of no ServiceAccount of the namespace.
+    /// `None` for provisioned bindings, and for those without a ServiceAccount of the namespace.
     fn of(binding: &RoleBinding) -> Option<Self> {
         let namespace = binding.namespace().unwrap_or_default();
         let service_accounts: BTreeSet<String> = binding

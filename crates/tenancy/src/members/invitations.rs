@@ -1,11 +1,12 @@
 //! Invitations to a workspace.
 //!
 //! An invitation names an account id, an e-mail address or a phone number, which is stored as a digest. The inviter gets the same
-//! answer whether or not there is such an account.
+//! response whether or not such an account exists.
 //!
 //! Invariant: an unverified address never suffices. An invitation to an id is accepted by that account. An invitation to an
-//! address or a number is accepted by its one-time code, which the creation answers once and which is stored as a digest in the
-//! invitation: using it and removing it is one write. The code has 130 random bits; attempts are throttled as sign-ins are.
+//! address or a number is accepted with its one-time code. The response to its creation contains the code once; the invitation stores its
+//! digest, so that using the code and removing the invitation is one write. The code has 130 random bits; attempts are rate-limited like
+//! sign-ins.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -29,13 +30,13 @@ use crate::tokens::hex;
 use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
-/// How long one can accept.
+/// How long an invitation can be accepted.
 const OPEN_FOR: SignedDuration = SignedDuration::from_hours(14 * 24);
 
-/// Letters of a code; each carries five bits.
+/// The length of a code in letters; each carries five bits.
 pub(super) const CODE_LENGTH: usize = 26;
 
-/// A one-time code. Not shown by `Debug`.
+/// A one-time code. `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvitationCode(String);
 
@@ -55,25 +56,25 @@ impl fmt::Debug for InvitationCode {
     }
 }
 
-/// An invitation that was just created. The code is known only now; an invitation to an id has none.
+/// A new invitation with its code, which is disclosed only here. An invitation to an id has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewInvitation {
     pub info: InvitationInfo,
     pub code: Option<InvitationCode>,
 }
 
-/// An invitation, as the workspace's admins see it.
+/// An invitation in the view of the workspace's admins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationInfo {
-    /// The digest of whom it is for: its name among the workspace's invitations.
+    /// The digest of the invitee. Identifies the invitation within the workspace.
     pub to: String,
     pub role: WorkspaceRole,
-    /// The id of whoever invited.
+    /// The id of the inviter.
     pub by: String,
     pub expires: Timestamp,
 }
 
-/// An invitation, as the one sees it who was invited.
+/// An invitation in the view of the invitee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invited {
     pub workspace: WorkspaceName,
@@ -97,7 +98,7 @@ fn digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// The digest of the invitee, and the code that the invitation needs: none for an id.
+/// The digest of the invitee, and a code for the invitation: none for an id.
 fn invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
     let whom = whom.trim();
     if let Ok(id) = whom.parse::<UserId>() {
@@ -115,7 +116,7 @@ fn invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
     Ok((digest(&normal), Some(InvitationCode::new())))
 }
 
-/// What an account shows to answer an invitation.
+/// The proof with which an account answers an invitation.
 enum Claim {
     /// The digest of its id.
     Account(String),
@@ -131,6 +132,7 @@ impl Claim {
         }
     }
 
+    /// Whether this claim answers the invitation.
     fn fits(&self, invitation: &Invitation) -> bool {
         match self {
             Self::Account(id) => invitation.code_hash.is_empty() && invitation.to == *id,
@@ -140,7 +142,7 @@ impl Claim {
         }
     }
 
-    /// The role and the end of the open invitation that this claim fits.
+    /// Role and expiry of the open invitation that this claim fits.
     fn offer(&self, invitations: &[Invitation], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
         let mut open = invitations.iter().filter(|one| one.expires.0 > now && self.fits(one));
         open.find_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0)))
@@ -148,7 +150,7 @@ impl Claim {
 }
 
 impl Tenancy {
-    /// Invites an account or an address. Invited again, the latest role and code count.
+    /// Invites an account or an address. A repeated invitation replaces role and code.
     pub async fn invite(
         &self,
         actor: &Actor,
@@ -186,7 +188,7 @@ impl Tenancy {
         Ok(open.filter_map(InvitationInfo::of).collect())
     }
 
-    /// Takes an invitation back, by the digest that names it.
+    /// Withdraws the invitation with this digest.
     pub async fn withdraw(&self, actor: &Actor, name: &WorkspaceName, to: &str) -> Result<(), Error> {
         actor.may(Capability::ManageMembers, Place::Workspace(name))?;
         let withdrawn = |workspace: &mut Workspace| {
@@ -198,7 +200,7 @@ impl Tenancy {
         self.change_workspace(actor, name, None, withdrawn).await.map(drop)
     }
 
-    /// The invitations to this account by its id. Those to an address are not listed: anybody can register it.
+    /// The invitations to this account by its id. Those to an address are not listed: anyone can register an unverified address.
     pub fn invited(&self, actor: &Actor) -> Result<Vec<Invited>, Error> {
         let account = self.account_of(actor)?;
         let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
@@ -211,7 +213,7 @@ impl Tenancy {
         Ok(invited.collect())
     }
 
-    /// Joins a workspace by an invitation to the account's id, or by a code. A member keeps their role if it is higher.
+    /// Joins a workspace by an invitation to the account's id, or by a code. Existing members keep their role if it is higher.
     pub async fn accept(
         &self,
         actor: &Actor,
@@ -237,7 +239,7 @@ impl Tenancy {
         .await
     }
 
-    /// Declines an invitation to the account's id. One with a code is simply not used.
+    /// Declines an invitation to the account's id. One with a code is left to expire.
     pub async fn decline(&self, actor: &Actor, name: &WorkspaceName) -> Result<(), Error> {
         let account = self.account_of(actor)?;
         let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
@@ -250,8 +252,8 @@ impl Tenancy {
         .map(drop)
     }
 
-    /// A workspace that does not exist and one without an invitation for the caller get the same answer. `throttled` is where a
-    /// code comes from: wrong ones are counted per account and network.
+    /// Answers an invitation. A workspace that does not exist and one without an invitation for the caller give the same error. `throttled`
+    /// is the client address of a code: wrong codes are counted per account and network.
     async fn answer_invitation(
         &self,
         actor: &Actor,
@@ -262,7 +264,7 @@ impl Tenancy {
         let subject = format!("invitation:{}", actor.label());
         let attempt = throttled.map(|from| self.0.throttle.sign_in(&subject, from)).transpose()?;
         match (self.change_workspace(actor, name, None, decide).await, attempt) {
-            // Dropped, the attempt counts as failed.
+            // The attempt is dropped and so counts as failed.
             (Err(Error::NotFound { .. }), _) => Err(unknown("invitation", name)),
             (Ok(answered), attempt) => {
                 attempt.into_iter().for_each(crate::throttle::Attempt::succeeded);
@@ -275,7 +277,7 @@ impl Tenancy {
         }
     }
 
-    /// The account of whoever acts for themselves.
+    /// The account of an actor with an unrestricted credential.
     pub(crate) fn account_of(&self, actor: &Actor) -> Result<std::sync::Arc<Account>, Error> {
         let id = actor.themselves()?;
         self.0.directory.account(id).ok_or_else(|| unknown("user", id))

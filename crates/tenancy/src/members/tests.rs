@@ -1,4 +1,4 @@
-//! Joining, leaving, and what nobody learns.
+//! Joining and leaving workspaces, and information that must not leak.
 
 use domain::Kind;
 use futures::future::join_all;
@@ -74,7 +74,7 @@ async fn guessing_invitation_codes_is_throttled() {
         refused.push(tenancy.accept(&actor, &acme, Some("wrong"), HERE).await.unwrap_err().kind());
     }
     assert_eq!(refused.last(), Some(&Kind::Exhausted), "{refused:?}");
-    // The invitation itself is not harmed.
+    // The invitation itself stays valid.
     let (_, invitee) = stage.person("18300000011").await;
     let elsewhere = "192.0.2.1".parse().unwrap();
     tenancy.accept(&invitee, &acme, Some(made.code.unwrap().expose()), elsewhere).await.unwrap();
@@ -139,7 +139,7 @@ async fn an_admin_remains() {
     let (second, other) = stage.person("18300000004").await;
     tenancy.invite(&admin, &acme, second.as_str(), WorkspaceRole::Admin).await.unwrap();
     tenancy.accept(&other, &acme, None, HERE).await.unwrap();
-    // Two admins who take the role from each other at once: one of them keeps it.
+    // Two admins who demote or remove each other concurrently: one of them remains admin.
     let other = stage.actor(&second);
     let (one, two) = futures::join!(
         tenancy.set_role(&admin, &acme, &second, WorkspaceRole::Viewer),
@@ -167,7 +167,7 @@ async fn only_an_administrator_of_the_platform_adds_somebody_who_was_not_asked()
         Kind::NotFound
     );
     tenancy.set_role(&platform, &acme, &id, WorkspaceRole::Viewer).await.unwrap();
-    // And everybody leaves as they like.
+    // Members can leave at any time.
     let member = stage.actor(&id);
     let left = tenancy.remove_member(&member, &acme, &id).await.unwrap();
     assert_eq!(left.workspace.role, None);

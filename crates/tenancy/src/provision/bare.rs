@@ -1,7 +1,7 @@
-//! An object as provisioning watches it: the fields that it looks at, and nothing else.
+//! A partial object: the fields of watched objects that provisioning compares.
 //!
-//! There are a dozen for each namespace. `kube::core::DynamicObject` makes a tree of all that the cluster has to say of each,
-//! most of which is about who manages which field; here that is passed over while it is read.
+//! There are a dozen objects in each namespace. `kube::core::DynamicObject` would build a tree of every field, most of them
+//! `managedFields`; here other fields are skipped while parsing.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use kube::discovery::ApiResource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+/// An object of any watched kind with the compared fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bare {
@@ -25,7 +26,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// A field of the object itself, of those that are watched.
+    /// A top-level field, of those that are watched.
     pub fn field(&self, name: &str) -> Option<&Value> {
         match name {
             "spec" => self.spec.as_ref(),
@@ -37,6 +38,7 @@ impl Bare {
     }
 }
 
+/// Deserializes the used fields of the metadata.
 fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,9 +1,9 @@
 //! Removal of objects that the platform keeps for a workspace outside of its namespaces: requests, values, repositories,
 //! credentials, packages, tokens.
 //!
-//! Each step reads the cluster, deletes by UID and can be repeated. Requests and releases are taken away by their own finalizers, so
-//! that what a release has in the cluster goes with it; a namespace waits for that for [`UNINSTALL_GRACE`], and in a namespace
-//! that is being deleted a release is let go in any case. The workspace itself stays until all of it is gone.
+//! Each step reads the cluster, deletes by UID and is idempotent. Finalizers of requests and releases uninstall what a release
+//! created in the cluster. A namespace waits [`UNINSTALL_GRACE`] for that; in a namespace that is being deleted the finalizer of a
+//! release is removed in any case. The workspace itself remains until all of it is deleted.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use crate::register::claims::only_uid;
 use crate::secrets::{self, writing};
 use crate::tokens::TokenRecord;
 
-/// How long the uninstallation of releases may take before their namespace is deleted.
+/// How long uninstalling releases may delay the deletion of their namespace.
 const UNINSTALL_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// How often releases that are being uninstalled are looked at.
+/// The requeue interval while releases are being uninstalled.
 pub(super) const UNINSTALL_POLL: Duration = Duration::from_secs(1);
 
-/// Requests and releases that are still there.
+/// Requests and releases that are being uninstalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Uninstalling {
     count: usize,
@@ -46,6 +46,7 @@ impl Uninstalling {
         self.since = Some(self.since.map_or(deleted, |since| since.min(deleted)));
     }
 
+    /// Combines both counts, with the earlier deletion time.
     pub fn and(mut self, other: Self) -> Self {
         self.count += other.count;
         self.since = self.since.into_iter().chain(other.since).min();
@@ -56,12 +57,12 @@ impl Uninstalling {
         self.count == 0
     }
 
-    /// After which time they are looked at again.
+    /// The requeue delay.
     pub fn look_again(self, now: Timestamp) -> Duration {
         if self.holds_namespace(now) { UNINSTALL_POLL } else { AGAIN }
     }
 
-    /// Whether their namespace waits for them. A time that is far from this server's clock counts as over.
+    /// Whether their namespace waits for them. A deletion time far from this server's clock counts as expired.
     pub fn holds_namespace(self, now: Timestamp) -> bool {
         self.since.is_some_and(|since| now.duration_since(since).abs() < UNINSTALL_GRACE)
     }
@@ -86,7 +87,7 @@ impl Provisioner {
         self.delete_all(&self.api::<HelmRequest>(), found).await
     }
 
-    /// Deletes the releases of a namespace. The caller knows that the namespace is the workspace's own.
+    /// Deletes the releases of a namespace. Callers have checked that the namespace is the workspace's own.
     pub(super) async fn delete_releases(&self, namespace: &str) -> Result<Uninstalling, ProvisionError> {
         let releases: Api<HelmRelease> = Api::namespaced(self.client.clone(), namespace);
         let keep = |release: HelmRelease| Some(release.metadata);
@@ -95,7 +96,7 @@ impl Provisioner {
         self.delete_all(&releases, found).await
     }
 
-    /// Deletes what the platform keeps for a workspace beside requests.
+    /// Deletes the other objects of a workspace: repositories, Secrets, packages and token scopes.
     pub(super) async fn delete_kept(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
         let name = workspace.name_any();
         let labelled = ListParams::default().labels(&format!("{WORKSPACE}={name}"));
@@ -104,7 +105,7 @@ impl Provisioner {
         let found = pages::all(&repos, &labelled, keep).await;
         let found = found.doing(|| format!("list the repositories of workspace `{name}`"))?;
         self.delete_all(&repos, found).await?;
-        // Only the platform writes Secrets there.
+        // Only the platform writes Secrets in the system namespace.
         let kept = secrets::api(self.client.clone());
         let found = pages::all(&kept, &labelled, |secret: Secret| Some(secret.metadata)).await;
         let found = found.doing(|| format!("list the Secrets of workspace `{name}`"))?;
@@ -113,7 +114,7 @@ impl Provisioner {
         self.limit_tokens(&name).await
     }
 
-    /// Takes a workspace out of the scopes of all tokens. A token that was good for nothing else is deleted.
+    /// Removes a workspace from the scopes of all tokens. A token without any other scope is deleted.
     async fn limit_tokens(&self, workspace: &str) -> Result<(), ProvisionError> {
         let Ok(name) = workspace.parse() else { return Ok(()) };
         let token = |held: &What| match held {
@@ -126,6 +127,7 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Removes a workspace from the scopes of one token.
     async fn limit_token(
         &self,
         id: domain::ids::TokenId,
@@ -146,7 +148,7 @@ impl Provisioner {
         }
     }
 
-    /// Deletes these objects by UID; returns those that are held by a finalizer.
+    /// Deletes these objects by UID. Returns those that a finalizer retains.
     async fn delete_all<K>(
         &self,
         api: &Api<K>,

@@ -1,8 +1,11 @@
-//! What OpenYurt's proxy on a node (yurthub) looks for in its account's namespace: a Secret with the token of the ServiceAccount
-//! `default`, which it puts in the place of those that pods of `kube-system` on that node send.
+//! The Secret that OpenYurt's node proxy (yurthub) reads from its account's namespace. It holds the token of the ServiceAccount
+//! `default`, with which the proxy replaces the tokens of `kube-system` pods on that node.
 //!
-//! Kubernetes makes no such Secrets by itself any more. It is made before the proxy has its certificate, and goes with the namespace.
-//! Always true: that ServiceAccount is given no right here, and whoever may write Secrets in the namespace could make the same one.
+//! Kubernetes no longer creates such Secrets by itself. The Secret is created before the proxy gets its certificate, and is deleted with
+//! the namespace.
+//!
+//! Invariant: this grants no rights. The ServiceAccount gets none here, and anyone who may write Secrets in the namespace could create
+//! the same Secret.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -18,12 +21,12 @@ const TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT: &str = "kubernetes.io/service-account.name";
 
 impl Provisioner {
-    /// Makes the Secret, where there is none of its name.
+    /// Creates the Secret unless one of its name exists.
     pub(super) async fn give_hub_token(&self, namespace: &str) -> Result<(), ProvisionError> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         match secrets.create(&writing(), &secret()).await {
             Err(error) if is_code(&error, 409) => Ok(()),
-            // The namespace has as many Secrets as it may have: that keeps no machine from joining.
+            // The quota of Secrets in the namespace is used up. That must not keep machines from joining.
             Err(error) if is_code(&error, 403) => {
                 tracing::warn!(namespace, %error, "cannot make the Secret that yurthub looks for");
                 Ok(())

@@ -1,11 +1,12 @@
-//! Says yes or no to machines that ask to become somebody's nodes, and to nodes that ask for their next certificate.
+//! Controller of `CertificateSigningRequest` objects: approves or denies machines that join as nodes of an account, and renewals.
 //!
-//! One request at a time. What is granted is written down first: the node in the account's status (against the version that was read, so
-//! that no two requests share one slot), the name with the token. Then the Node is created with its owner's label and taints, so that no
-//! scheduler ever sees it without them, and last the request is approved. A crash between any two of them costs nothing: the record says to
-//! which request the node was granted. A renewal writes nothing but the time of an older node's name.
-//! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), how long certificates are valid ([`super::lifetime`]), what becomes of the
-//! node ([`super::nodes`]).
+//! One request at a time. An approval is recorded before it is given: first in the account's status (against the `resourceVersion` that was
+//! read, so that no two requests share one slot), then with the token. Then the Node is created with its owner's label and taints, so that
+//! no scheduler ever sees it without them. Last, the request is approved. A crash between two steps is harmless: the record names the
+//! request that the node was granted to. A renewal writes nothing but the time of an older node's name.
+//!
+//! Elsewhere: the rules (`crate::edge::ruling`, `crate::edge::renewal`), the lifetime of certificates ([`super::lifetime`]), the nodes
+//! themselves ([`super::nodes`]).
 
 use domain::ids::UserId;
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ use crate::edge::ruling::{self, Denial, Known, Ruling, rule};
 use crate::edge::token::{self, JoinToken, id_of};
 use crate::secrets::writing;
 
-/// What the cache keeps of a request: its name, if it waits for a decision or its certificate is valid for too long.
+/// The cached part of a request: its name, if it waits for a decision or its certificate is valid for too long.
 pub(super) struct Waiting(Option<String>);
 
 impl Waiting {
@@ -46,13 +47,14 @@ impl Waiting {
     }
 }
 
-/// A node's may be of a node that is nobody's, which only a look at the names says.
+/// Whether the request is pending and of a kind that this controller decides on. A renewal may be of a node of no account, which
+/// only the node names tell.
 fn may_be_ours(csr: &CertificateSigningRequest) -> bool {
     (request::is_ours(csr) || request::renewing(csr).is_some()) && !request::is_decided(csr)
 }
 
 impl Provisioner {
-    /// Decides on one request.
+    /// Reconciles one request.
     pub(super) async fn sync_request(&self, name: &str) -> Result<Next, ProvisionError> {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.get_opt(name).await.doing(|| format!("read the request `{name}`"))?;
@@ -122,7 +124,7 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
-    /// Lets the holder of a join token read the request that it made.
+    /// Grants the holder of a join token the right to read the request that it created.
     async fn allow_reading(&self, token: &JoinToken, request: &str) -> Result<(), ProvisionError> {
         let name = reading::name(&token.id);
         let doing = || format!("let the join token `{}` read its request `{request}`", token.id);
@@ -133,7 +135,7 @@ impl Provisioner {
             let role = Patch::Apply(reading::role(token, requests, request));
             roles.patch(&name, &how, &role).await.doing(doing)?;
         }
-        // Kubernetes binds only roles that are there.
+        // Kubernetes allows bindings only to existing roles.
         let bindings = self.api::<ClusterRoleBinding>();
         if bindings.get_opt(&name).await.doing(doing)?.is_none() {
             let binding = Patch::Apply(reading::binding(token));
@@ -142,7 +144,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Decides on a request by which a node asks for its next certificate. One of a node that is no account's is left to others.
+    /// Decides on a node's certificate renewal. Requests of nodes of no account are left to other approvers.
     async fn renew(&self, csr: &CertificateSigningRequest, node: &str) -> Result<Next, ProvisionError> {
         let (map, mut names) = self.names().await?;
         let Some(owner) = names.owner(node) else { return Ok(Next::Rest) };
@@ -161,7 +163,7 @@ impl Provisioner {
                 if program == Program::Hub {
                     self.give_hub_token(account.as_ref().map_or(owner.as_str(), namespace)).await?;
                 }
-                // An older node's name is reserved for as long as this certificate is valid, too.
+                // The name of an older node stays reserved while this certificate is valid, too.
                 if let Some(map) = map.filter(|_| names.extend(node, now)) {
                     self.write_names(map, &names).await?;
                 }
@@ -173,13 +175,14 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
+    /// Denies a request with the reason of the denial.
     async fn deny(&self, csr: &CertificateSigningRequest, denial: Denial) -> Result<(), ProvisionError> {
         self.say(csr, "Denied", &denial.reason(), &denial.to_string()).await?;
         tracing::info!(request.name = csr.name_any(), reason = denial.reason(), "did not let a node in");
         Ok(())
     }
 
-    /// The token by which somebody asks, where it is there and one of ours.
+    /// The join token of the requester, if it exists and is one of ours.
     async fn join_token(&self, asked: &Asked) -> Result<Option<(Secret, JoinToken)>, ProvisionError> {
         let Some(id) = id_of(&asked.user) else { return Ok(None) };
         let name = format!("{}{id}", token::PREFIX);
@@ -188,7 +191,7 @@ impl Provisioner {
         Ok(found.and_then(|secret| JoinToken::of(&secret).map(|token| (secret, token))))
     }
 
-    /// The User who has this id, as it is now.
+    /// The User with this id, read from the cluster.
     async fn user_with(&self, id: &UserId) -> Result<Option<User>, ProvisionError> {
         let Some(name) = self.user_of(id) else { return Ok(None) };
         let found = self.api::<User>().get_opt(&name).await.doing(|| format!("read user `{name}`"))?;
@@ -200,7 +203,7 @@ impl Provisioner {
         self.api::<Node>().get_opt(name).await.doing(|| format!("read node `{name}`"))
     }
 
-    /// The names of older nodes, and the ConfigMap that they are kept in.
+    /// The names of older nodes, and their ConfigMap.
     pub(super) async fn names(&self) -> Result<(Option<ConfigMap>, Names), ProvisionError> {
         let found = names::api(self.client.clone()).get_opt(NAMES).await;
         let found = found.doing(|| "read the names of older nodes".to_owned())?;
@@ -208,14 +211,14 @@ impl Provisioner {
         Ok((found, names))
     }
 
-    /// Replaces them, unless somebody else did meanwhile.
+    /// Replaces the names of older nodes. Fails on a conflict.
     async fn write_names(&self, before: ConfigMap, names: &Names) -> Result<(), ProvisionError> {
         let maps = names::api(self.client.clone());
         let written = maps.replace(NAMES, &writing(), &names.to_map(before)).await;
         written.map(drop).doing(|| "write the names of older nodes".to_owned())
     }
 
-    /// Writes the node into the status of its account, and that it was granted to this request.
+    /// Records in the account's status that the node was granted to this request.
     async fn record(
         &self,
         user: &User,
@@ -232,7 +235,7 @@ impl Provisioner {
         let doing = || format!("write node `{node}` into the status of user `{name}`");
         let written = self.api::<User>().replace_status(&name, &PostParams::default(), &after).await;
         let kept = written.doing(doing)?.status.unwrap_or_default();
-        // A definition of another project may not know the field: then nothing would limit the number of nodes.
+        // A CRD of another project may lack the field, and the API server would prune it: then nothing would limit the number of nodes.
         if kept.joined.iter().any(|joined| joined.name == node) {
             return Ok(());
         }
@@ -240,7 +243,7 @@ impl Provisioner {
         Err(kube::Error::Service(lost.into())).doing(doing)
     }
 
-    /// Writes down that this token has let in this name.
+    /// Records with the token that it admitted this node name.
     async fn mark_used(
         &self,
         secret: Secret,
@@ -260,7 +263,7 @@ impl Provisioner {
         written.map(drop).doing(|| format!("write that the token `{}` was used", token.id))
     }
 
-    /// Tells Kubernetes what was decided, unless somebody else said something meanwhile.
+    /// Writes the decision to the request. Fails on a conflict.
     pub(super) async fn say(
         &self,
         csr: &CertificateSigningRequest,
@@ -284,7 +287,7 @@ impl Provisioner {
     }
 }
 
-/// How an account stands, as the rules look at it.
+/// The account as the rules view it.
 fn standing_of<'a>(
     user: &User,
     account: &'a Account,
@@ -300,12 +303,12 @@ fn standing_of<'a>(
     }
 }
 
-/// The namespace that a node's organization names.
+/// The namespace that the certificate's organization names.
 fn namespace(account: &Account) -> &str {
     if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace }
 }
 
-/// Enters what was granted; answers whether anything is new.
+/// Records a grant in the status. Returns whether anything changed.
 fn enter(status: &mut UserStatus, node: &str, token: &JoinToken, entry: &str, now: Timestamp) -> bool {
     let place = status.joined.iter().position(|joined| joined.name == node);
     let place = place.unwrap_or_else(|| {

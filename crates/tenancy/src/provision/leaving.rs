@@ -1,7 +1,7 @@
-//! How the machines of an account go with it: first nothing new comes in, then what is there goes.
+//! Removal of an account's nodes: first its credentials for joining, then its nodes and pools.
 //!
-//! Each step looks at the cluster itself and can be repeated. What goes is what the account's own record, token or group says is its
-//! own; a node that somebody labelled is not.
+//! Each step reads the cluster, not the cache, and is idempotent. Ownership is decided by the account's record, token or group; the
+//! label alone does not make a node the account's.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ use super::{Doing, ProvisionError, Provisioner};
 use crate::edge::token::{self, JoinToken, group};
 
 impl Provisioner {
-    /// Answers whether something of it is still there.
+    /// Removes tokens, requests, nodes and pools of an account. Returns whether nodes or pools still exist.
     pub(super) async fn remove_edge(&self, user: &User, id: &UserId) -> Result<bool, ProvisionError> {
         self.remove_join_tokens(id).await?;
         let names = self.node_names(user, id).await?;
@@ -68,7 +68,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// The names of this account's nodes: those on record, those that came back, and those of older nodes.
+    /// The names of this account's nodes: recorded ones, present ones with its label, and those of older nodes.
     async fn node_names(&self, user: &User, id: &UserId) -> Result<Vec<String>, ProvisionError> {
         let recorded = user.status.clone().unwrap_or_default().joined;
         let (_, names) = self.names().await?;
@@ -80,7 +80,7 @@ impl Provisioner {
         Ok(all.into_iter().collect())
     }
 
-    /// What was made by a token of this account (Kubernetes wrote by which), or by one of its nodes.
+    /// Deletes requests that a token of this account or one of its nodes created. Kubernetes sets the requester's user and groups.
     async fn remove_requests(&self, id: &UserId, nodes: &[String]) -> Result<(), ProvisionError> {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.list(&ListParams::default()).await;
@@ -98,7 +98,7 @@ impl Provisioner {
         try_join_all(deleted).await.map(drop)
     }
 
-    /// Nothing new is put on a node, then it goes. Answers whether one is still there.
+    /// Cordons the nodes and deletes them. Returns whether one still exists.
     async fn remove_nodes(&self, names: &[String]) -> Result<bool, ProvisionError> {
         let left = try_join_all(names.iter().map(|name| self.remove_node(name))).await?;
         Ok(left.contains(&true))
@@ -115,13 +115,13 @@ impl Provisioner {
         Ok(self.node(name).await?.is_some())
     }
 
-    /// Answers whether one is still there. Tenants cannot label pools themselves, so here the label does say whose one is.
+    /// Deletes the pools of the account. Returns whether one still exists. Tenants cannot label pools, so the label proves ownership.
     async fn remove_pools(&self, id: &UserId) -> Result<bool, ProvisionError> {
         let pools = self.api::<NodePool>();
         let theirs = ListParams::default().labels(&format!("{TENANT}={id}"));
         let list = async || match pools.list(&theirs).await {
             Ok(found) => Ok(found.items),
-            // The cluster has no pools at all.
+            // The cluster has no `NodePool` resource.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error).doing(|| format!("find the pools of `{id}`")),
         };
@@ -134,7 +134,7 @@ impl Provisioner {
     }
 }
 
-/// This very object, whatever has its name since.
+/// Restricts a deletion to this object by UID.
 fn only(object: &impl Resource) -> DeleteParams {
     let same = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
     DeleteParams::default().preconditions(same)

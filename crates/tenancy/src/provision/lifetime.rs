@@ -1,8 +1,10 @@
-//! How long the cluster signs certificates of tenants' nodes. A certificate cannot be revoked, so its end is the bound of a node whose account is gone.
+//! Lifetime of tenant node certificates. A certificate cannot be revoked, so its expiry bounds the access of a node whose account is
+//! deleted.
 //!
-//! Kubelets ask for no lifetime (`expirationSeconds`), and a cluster does not tell what it gives them: a year, unless kube-controller-manager runs with
-//! `--cluster-signing-duration`. So the platform learns it from the first certificate that is too long, and records it in the ConfigMap
-//! `longshore-system/node-certificates`. While that is there, no request without a lifetime is approved. Requests for at most 24 hours are.
+//! Kubelets request no lifetime (`expirationSeconds`), and a cluster does not publish its default: a year, unless
+//! kube-controller-manager runs with `--cluster-signing-duration`. So the platform learns it from the first certificate that is too long,
+//! and records that in the ConfigMap `longshore-system/node-certificates`. While the ConfigMap exists, requests without a lifetime are
+//! denied. Requests for at most 24 hours are approved.
 //!
 //! The embedded cluster limits the certificates of tenants' nodes itself.
 
@@ -19,15 +21,15 @@ use super::{Doing, ProvisionError, Provisioner};
 use crate::edge::request::{self, Asked, Signed};
 use crate::edge::ruling::{Denial, Ruling};
 
-/// The ConfigMap that says that the cluster signs for too long.
+/// The ConfigMap that records that the cluster's default lifetime is too long.
 const RECORD: &str = "node-certificates";
 
-/// Certificates that were signed longer ago are not recorded, so that a record that an administrator deleted does not come back: Kubernetes keeps
-/// decided requests for an hour.
+/// Certificates that were signed longer ago are not recorded, so that a record deleted by an administrator does not come back:
+/// Kubernetes keeps decided requests for an hour.
 const FRESH: SignedDuration = SignedDuration::from_mins(15);
 
 impl Provisioner {
-    /// The ruling, but a denial if the certificate would be valid for as long as the cluster signs by itself, and that is too long.
+    /// The ruling, or a denial if the request sets no lifetime and the cluster's default is too long.
     pub(super) async fn limited(&self, asked: &Asked, ruling: Ruling) -> Result<Ruling, ProvisionError> {
         let is_granted = matches!(ruling, Ruling::Grant { .. });
         if is_granted && asked.seconds.is_none() && self.signs_too_long().await? {
@@ -36,6 +38,7 @@ impl Provisioner {
         Ok(ruling)
     }
 
+    /// Whether it is recorded that the cluster's default lifetime is too long.
     async fn signs_too_long(&self) -> Result<bool, ProvisionError> {
         let found = self.records().get_opt(RECORD).await;
         Ok(found.doing(|| format!("read the ConfigMap `{RECORD}`"))?.is_some())

@@ -1,12 +1,20 @@
-//! What follows from accounts and workspaces by itself: namespaces, limits, roles, and their removal.
+//! Controllers that provision and remove the objects of accounts and workspaces: namespaces, limits, roles, nodes.
 //!
-//! Two controllers, one for each kind, and one that decides on machines that ask to join. A pass reads its object (watches keep only what is needed all the time), looks (mostly at
-//! what watches have told), decides (pure), writes (each write can be repeated), and tells (status, events). A crash between two writes costs nothing: the next pass looks again.
+//! One controller reconciles Users, one Workspaces, one the `CertificateSigningRequest` objects of machines that join, and one orphaned
+//! Nodes. A reconcile reads its object (caches hold only the fields that are needed permanently), observes (mostly from caches),
+//! decides (pure), writes (idempotent), and updates status and events. A crash between two writes is harmless: the next reconcile
+//! observes again.
 //!
-//! Always true: nothing is changed or removed that has not our mark and the recorded UID.
-//! Modules in reading order: what is provisioned ([`pieces`], [`namespace`]), what there is of it ([`bare`], [`seen`]), the
-//! controllers ([`user`], [`workspace`], [`removal`], [`contents`]), and machines that are somebody's ([`joining`], [`hub`], [`nodes`], [`leaving`]).
-//! Elsewhere: what people ask for (`crate::register`, `crate::workspaces`), the roles themselves (`crate::roles`).
+//! Invariant: objects without our label and the recorded UID are never changed or removed.
+//!
+//! Modules:
+//!
+//! - Desired objects: [`pieces`], [`namespace`].
+//! - Cache of provisioned objects: [`bare`], [`seen`].
+//! - Controllers: [`user`], [`workspace`], [`removal`], [`contents`].
+//! - Nodes of tenants: [`joining`], [`hub`], [`nodes`], [`leaving`].
+//!
+//! Elsewhere: operations of users (`crate::register`, `crate::workspaces`), the roles (`crate::roles`).
 
 mod bare;
 mod contents;
@@ -64,19 +72,19 @@ pub use namespace::DEPLOYER;
 /// The cluster that the platform runs on, as workspaces name it.
 pub const HOST: &str = "host";
 
-/// So many accounts, and so many workspaces, are worked on at once.
+/// The limit of concurrent reconciles per controller.
 const AT_ONCE: usize = 16;
 
-/// Of accounts and of workspaces alike.
+/// The condition type `Ready` of accounts and of workspaces.
 const READY: &str = kube_types::workspace::conditions::READY;
-/// The reason of what only needs more time.
+/// The condition reason of states that only need more time.
 const NOT_YET: &str = "NotYet";
 
-/// When something is looked at again that should have been heard of by then.
+/// The requeue interval where a watch event is expected but might be missed.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Why a reconcile could not be finished. It is tried again after a pause. The text is for conditions and Events, which tenants
-/// read; the cause is for the log.
+/// Why a reconcile failed. It is retried with backoff. The text is for conditions and Events, which tenants read; the cause is for
+/// the log.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing}: {}", reason(cause))]
 pub(crate) struct ProvisionError {
@@ -86,13 +94,13 @@ pub(crate) struct ProvisionError {
 }
 
 impl ProvisionError {
-    /// Whether somebody else wrote at the same time: what they wrote will be heard of.
+    /// Whether another writer was faster: its change will arrive by watch.
     fn is_conflict(&self) -> bool {
         matches!(&self.cause, kube::Error::Api(status) if status.is_conflict())
     }
 }
 
-/// Says what was being done when a call failed.
+/// Adds the failed operation to an error.
 trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, ProvisionError>;
 }
@@ -103,13 +111,13 @@ impl<T> Doing<T> for Result<T, kube::Error> {
     }
 }
 
-/// Whom something concerns, by the name of the object.
+/// The object to reconcile after a change, by name.
 enum Concerned {
     User(String),
     Workspace(String),
 }
 
-/// What both controllers work with.
+/// The context that the controllers share.
 struct Provisioner {
     client: kube::Client,
     users: Feed<Person>,
@@ -117,22 +125,22 @@ struct Provisioner {
     secrets: Feed<Held>,
     seen: Seen,
     nodes: Feed<Kept>,
-    /// Whose the names of nodes are.
+    /// The owners of node names.
     names: Feed<Names>,
     requests: Feed<Waiting>,
-    /// When this server began to look after accounts.
+    /// When this server started its controllers.
     began: Timestamp,
-    /// How long an expired account can be brought back.
+    /// How long an expired account can be extended before it is deleted.
     grace: Duration,
-    /// What a personal workspace may use.
+    /// The quota of a personal workspace.
     quota: BTreeMap<String, String>,
     clock: Arc<dyn Clock>,
     events: Recorder,
     directory: Directory,
 }
 
-/// Provisions and removes until its watches end, which they do not by themselves; ended by dropping it. Only one server of a cluster may
-/// do this.
+/// Runs the controllers. They end only when their watches do, or when the future is dropped. Only one server of a cluster may run
+/// them.
 pub async fn run(tenancy: Tenancy) {
     let client = tenancy.0.clients.own();
     let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
@@ -161,7 +169,7 @@ pub async fn run(tenancy: Tenancy) {
     futures::join!(provisioner.seen.follow(client, tell), control(provisioner.clone(), changes));
 }
 
-/// Passes over whatever changed.
+/// Runs the controllers on the keys of changed objects.
 async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver<Changed>) {
     provisioner.synced().await;
     let (for_users, of_users) = mpsc::unbounded_channel();
@@ -220,7 +228,7 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
         queue::run("workspace", known(workspace_keys), AT_ONCE, move |name: &String| {
             workspaces.clone().pass_workspace(name.clone())
         }),
-        // One at a time: what one machine is let in for, the next is counted after.
+        // One at a time: each decision must count the nodes that the previous one granted.
         queue::run("node-csr", known(request_keys), 1, move |name: &String| {
             requests.clone().pass_request(name.clone())
         }),
@@ -231,6 +239,7 @@ async fn control(provisioner: Arc<Provisioner>, changes: mpsc::UnboundedReceiver
 }
 
 impl Provisioner {
+    /// Waits for the initial lists of all watches.
     async fn synced(&self) {
         futures::join!(
             self.users.synced(),
@@ -259,24 +268,26 @@ impl Provisioner {
         async move { settle(self.sync_stray(&name).await) }.boxed()
     }
 
-    /// The name of the User who has this id.
+    /// The name of the User with this id.
     fn user_of(&self, id: &UserId) -> Option<String> {
         let known = self.directory.account(id).map(|account| account.name.clone());
-        // The directory hears of a new account by itself, perhaps a moment later than we do.
+        // The directory is fed by another subscription and may get a new account later than this controller.
         known.or_else(|| {
             self.users.all().iter().find(|person| person.has(id)).map(|person| person.name.to_string())
         })
     }
 
+    /// The User that owns a personal workspace.
     fn owner_of(&self, workspace: &WorkspaceRecord) -> Option<String> {
         self.user_of(&workspace.owner.parse().ok()?)
     }
 
+    /// The User that a Secret belongs to.
     fn owner_of_secret(&self, held: &Held) -> Option<String> {
         self.user_of(held.owner.as_ref()?)
     }
 
-    /// Whom a change of what was provisioned concerns.
+    /// The object to reconcile after a provisioned object changed.
     fn concerned(&self, changed: Changed) -> Option<Concerned> {
         let (namespace, name) = match changed {
             Changed::Namespace { workspace } => return Some(Concerned::Workspace(workspace)),
@@ -299,6 +310,7 @@ impl Provisioner {
         Api::all(self.client.clone())
     }
 
+    /// The API of a kind, in one namespace or cluster-scoped.
     fn pieces(&self, namespace: Option<&str>, kind: PieceKind) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
@@ -306,6 +318,7 @@ impl Provisioner {
         }
     }
 
+    /// Applies a desired object by server-side apply.
     async fn apply(&self, namespace: Option<&str>, piece: &Piece) -> Result<(), ProvisionError> {
         let (name, how) = (piece.name(), PatchParams::apply(FIELD_MANAGER).force());
         let applied =
@@ -323,8 +336,7 @@ impl Provisioner {
         removal::gone(deleted.map(drop)).doing(|| said("delete", kind, name, namespace))
     }
 
-    /// An event where the reason for being ready or not is another than before. That something is not ready yet is no news,
-    /// and what cannot be told is no reason to do it again.
+    /// Publishes an event when the reason of the condition `Ready` changed, except to `NotYet`. A failure to publish is only logged.
     async fn announce<K: Resource<DynamicType = ()>>(
         &self,
         object: &K,
@@ -351,6 +363,7 @@ impl Provisioner {
     }
 }
 
+/// Describes an operation on an object for errors.
 fn said(verb: &str, kind: PieceKind, name: &str, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("{verb} {kind:?} `{name}` in `{namespace}`"),
@@ -364,15 +377,17 @@ fn object<K>(change: &Change<K>) -> &K {
     }
 }
 
+/// Drops changes that concern no object.
 fn known(keys: impl Stream<Item = Option<String>>) -> impl Stream<Item = String> {
     keys.filter_map(ready)
 }
 
+/// The receiver as a stream.
 fn received<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
     stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }
 
-/// A conflict is no failure: the pass saw something old, and the new is on its way.
+/// Requeues after a conflict: the reconcile read a stale object, and the new one is about to arrive by watch.
 fn settle(done: Result<Next, ProvisionError>) -> Result<Next, ProvisionError> {
     match done {
         Err(error) if error.is_conflict() => Ok(Next::After(Duration::from_secs(1))),
@@ -380,7 +395,7 @@ fn settle(done: Result<Next, ProvisionError>) -> Result<Next, ProvisionError> {
     }
 }
 
-/// How long to wait for a moment; at most an hour, as clocks are set.
+/// The delay until a time. At most an hour, as clocks can be changed.
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
 }

@@ -1,4 +1,4 @@
-//! What a namespace of a workspace is, and what is in it from the beginning. Pure.
+//! Namespaces of workspaces and their initial objects. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 
@@ -25,24 +25,25 @@ use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
 use super::pieces::{Piece, PieceKind, labels};
 use crate::quota::counts::counts;
 
-/// The ServiceAccount that releases without a person are installed under, in each namespace.
+/// The ServiceAccount that installs releases without a user, in each namespace.
 pub const DEPLOYER: &str = "longshore-deployer";
 
-/// The ResourceQuota with the most objects of each kind.
+/// The ResourceQuota that limits object counts.
 const COUNTS: &str = "longshore-counts";
 
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-/// Who refuses pods with rights on their node.
+/// The mechanism that refuses pods with privileges on their node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodSecurity {
-    /// Pod Security of Kubernetes.
+    /// Pod Security Admission at level `baseline`.
     Baseline,
-    /// The policy `longshore-host-ports`, which leaves ports of nodes alone.
+    /// The policy `longshore-host-ports`, which permits ports of nodes.
     HostPorts,
 }
 
 impl PodSecurity {
+    /// The level of Pod Security Admission.
     fn level(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -52,25 +53,25 @@ impl PodSecurity {
 }
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Whose a namespace is.
+/// The ownership of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     Absent,
-    /// Made for this workspace, with this UID.
+    /// Created for this workspace, with this UID.
     Ours(String),
-    /// Ours, and on its way out.
+    /// Ours, and being deleted.
     Leaving(String),
-    /// Somebody else's: never touched.
+    /// Not ours: never touched.
     Taken,
 }
 
-/// What a namespace says of itself, as far as it matters here.
+/// The compared metadata of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     pub uid: Box<str>,
-    /// The label: whose it is said to be.
+    /// The label that names its workspace.
     pub workspace: Box<str>,
-    /// The annotation: the UID of the workspace that it was made for.
+    /// The annotation with the UID of the workspace that it was created for.
     made_for: Box<str>,
     tenant: Box<str>,
     /// The label of the account whose budgets it uses.
@@ -110,8 +111,8 @@ impl Marks {
     }
 }
 
-/// Whose this namespace is. Ours is what has our label and the recorded UID; until a UID is recorded, what was made for
-/// this very workspace, for a server can die between making it and recording it.
+/// The ownership of a namespace. Ours has our label and the recorded UID. Before a UID is recorded, ours is one that was created for the
+/// UID of this workspace: a server can crash between creating and recording it.
 pub fn standing(workspace: &Workspace, recorded: Option<&OwnedNamespace>, found: Option<&Marks>) -> Standing {
     let Some(found) = found else { return Standing::Absent };
     let ours = match recorded {
@@ -126,14 +127,14 @@ pub fn standing(workspace: &Workspace, recorded: Option<&OwnedNamespace>, found:
     }
 }
 
-/// Whether a workspace can have a namespace of this name: its own, or one that begins with it and a dash.
+/// Whether a namespace of this workspace may have this name: the workspace's name, alone or followed by a dash and more.
 pub fn may_be_called(workspace: &str, namespace: &str) -> bool {
     namespace
         .strip_prefix(workspace)
         .is_some_and(|rest| rest.is_empty() || (rest.len() > 1 && rest.starts_with('-')))
 }
 
-/// The namespace itself. `account` is the one whose budgets the workspace uses, `security` the level of Pod Security.
+/// Builds the namespace. `account` is the one whose budgets the workspace uses, `security` the level of Pod Security.
 pub fn namespace(
     workspace: &Workspace,
     account: Option<&UserId>,
@@ -160,7 +161,7 @@ pub fn namespace(
     Namespace { metadata, ..Namespace::default() }
 }
 
-/// What is in a namespace from the beginning. While it is closed nobody has a role in it, and all else stays.
+/// The desired objects in a namespace. A closed workspace has all of them except the RoleBindings.
 pub fn pieces(
     workspace: &Workspace,
     namespace: &str,
@@ -189,6 +190,7 @@ pub fn pieces(
     pieces
 }
 
+/// Builder of the desired objects.
 struct Parts<'a> {
     workspace: &'a Workspace,
     namespace: &'a str,
@@ -212,8 +214,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Nothing comes in and nothing goes out but names being looked up, and what the workspace says to itself: an
-    /// application of two pods works, and a neighbour is out of reach. Who wants more adds a policy of their own.
+    /// Allows only DNS lookups and traffic within the workspace: an application of two pods works, and other tenants are unreachable.
+    /// Tenants can add policies that allow more.
     fn network_policy(&self) -> NetworkPolicy {
         let selector = |key: &str, value: &str| LabelSelector {
             match_labels: Some([(key.to_owned(), value.to_owned())].into()),
@@ -246,7 +248,7 @@ impl Parts<'_> {
         NetworkPolicy { metadata: self.metadata("longshore-default-deny"), spec: Some(spec) }
     }
 
-    /// What a container is given that asks for nothing: a quota refuses those that do not say.
+    /// Default requests and limits of containers: the quota refuses containers without them.
     fn limits(&self) -> LimitRange {
         let amounts = |cpu: &str, memory: &str| {
             let amount = |resource: &str, amount: &str| (resource.to_owned(), Quantity(amount.to_owned()));
@@ -280,7 +282,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Those who have a role, through the platform (the group) and by their kubeconfig (the ServiceAccount).
+    /// Binds the members with a role: by group (through the platform) and by ServiceAccount (with a kubeconfig).
     fn members(&self, role: WorkspaceRole) -> RoleBinding {
         let mut subjects = Vec::new();
         if let Ok(name) = self.workspace.name_any().parse::<WorkspaceName>() {
@@ -301,7 +303,7 @@ impl Parts<'_> {
     }
 }
 
-/// The id of a member. Only ids become subjects: any other word could be the platform's own ServiceAccount.
+/// The id of a member. Only ids become subjects: any other name could be the platform's own ServiceAccount.
 fn person(member: &Member) -> Option<UserId> {
     member.user.parse().ok()
 }
@@ -384,14 +386,14 @@ mod tests {
         let ours = || Ours("a".to_owned());
         #[rustfmt::skip]
         let rows = [
-            // recorded, found (UID, label, made for), whose
+            // recorded, found (UID, label, created for), ownership
             (true,  Some(found("a", "acme",  "1")), ours()),
             (true,  Some(found("a", "acme",  "")),  ours()),
-            (true,  Some(found("b", "acme",  "1")), Taken), // another in its place, with our marks
-            (true,  Some(found("a", "",      "1")), Taken), // somebody took our label off
+            (true,  Some(found("b", "acme",  "1")), Taken), // replaced, with our label and annotation
+            (true,  Some(found("a", "",      "1")), Taken), // without our label
             (true,  Some(found("a", "other", "1")), Taken),
             (true,  None,                           Absent),
-            (false, Some(found("a", "acme",  "1")), ours()), // made, and not recorded yet
+            (false, Some(found("a", "acme",  "1")), ours()), // created, but not recorded yet
             (false, Some(found("a", "acme",  "2")), Taken),  // of a former workspace of this name
             (false, Some(found("a", "acme",  "")),  Taken),
             (false, Some(found("a", "",      "1")), Taken),

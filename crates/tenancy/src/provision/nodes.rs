@@ -1,10 +1,12 @@
-//! Reconciles the Nodes of accounts: each carries its owner's label and taints, and the account's status says how many there are.
+//! Reconciles the Nodes of accounts: each Node carries its owner's label and taints, and the account's status counts them.
 //!
-//! The platform creates the Node of a machine before the machine has a certificate, and creates it again when it was deleted: a tenant's
-//! node cannot register itself without its taints (policy `longshore-node-owners`), and a kubelet that may not create takes the existing Node. A
-//! Node that no kubelet reports to within an hour is deleted, and so is one that leaves (annotation [`LEAVING`]); either frees its place in the
-//! account. A machine that comes back under a name of its account is that account's again; one whose account is gone is cordoned.
-//! Elsewhere: who is let in ([`super::joining`]), how nodes go with their account ([`super::leaving`]).
+//! The platform creates the Node of a machine before the machine gets a certificate, and recreates it after a deletion: a tenant's
+//! node cannot register itself without its taints (policy `longshore-node-owners`), and a kubelet that may not create a Node uses the
+//! existing one. A Node that no kubelet reports to within an hour is deleted, and so is one that leaves (annotation [`LEAVING`]); either
+//! frees its slot in the account. A machine that returns under a name of its account belongs to that account again. One whose account is
+//! deleted is cordoned.
+//!
+//! Elsewhere: approval of machines ([`super::joining`]), removal of nodes with their account ([`super::leaving`]).
 
 use std::sync::Arc;
 
@@ -29,10 +31,10 @@ use crate::edge::names::{NAMES, Names};
 use crate::edge::ruling::WITHIN;
 use crate::secrets::writing;
 
-/// Effects of the taint: no pod of others is scheduled there, and one that is there anyway is evicted.
+/// Effects of the taint: pods of other tenants are not scheduled there, and running ones are evicted.
 const EFFECTS: [&str; 2] = ["NoSchedule", "NoExecute"];
 
-/// What the cache keeps of a Node.
+/// The cached part of a Node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one Node")]
 pub(super) struct Kept {
@@ -41,7 +43,7 @@ pub(super) struct Kept {
     created: Timestamp,
     /// The owner that its label names.
     labelled: Option<Box<str>>,
-    /// The label's owner is in its taints too, with every effect.
+    /// Whether the taints name the label's owner too, with every effect.
     tainted: bool,
     cordoned: bool,
     /// A kubelet has reported its status.
@@ -70,7 +72,7 @@ impl Kept {
         }
     }
 
-    /// Its UID as a record has it: empty before a kubelet has reported.
+    /// The UID for the account's record: empty before a kubelet has reported.
     fn reported_uid(&self) -> &str {
         if self.reported { &self.uid } else { "" }
     }
@@ -79,6 +81,7 @@ impl Kept {
         self.labelled.as_deref() == Some(id.as_str())
     }
 
+    /// Whether label and taints name this owner.
     fn is_marked(&self, id: &UserId) -> bool {
         self.is_labelled(id) && self.tainted
     }
@@ -89,19 +92,20 @@ pub(super) fn is_labelled(node: &Node, id: &UserId) -> bool {
     node.labels().get(TENANT).is_some_and(|label| label == id.as_str())
 }
 
-/// What a reconcile does with a record. Pure.
+/// The decision about a record. Pure: no I/O, no clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Keeps it: its kubelet reports.
+    /// Keep the record: the kubelet reports.
     Keep,
-    /// Keeps it, until no kubelet has reported for too long.
+    /// Keep the record until no kubelet has reported for too long.
     Await { until: Timestamp },
-    /// Creates the Node (again).
+    /// Create the Node (again).
     Create,
-    /// Drops the record, and deletes the Node if there is one.
+    /// Drop the record, and delete the Node if there is one.
     Drop,
 }
 
+/// Decides about a record by the state of its Node.
 fn fate(record: &JoinedNode, node: Option<&Kept>, now: Timestamp) -> Fate {
     let patience = |since: Timestamp| since.checked_add(WITHIN).ok().filter(|until| now < *until);
     match node {
@@ -110,25 +114,25 @@ fn fate(record: &JoinedNode, node: Option<&Kept>, now: Timestamp) -> Fate {
         Some(node) => {
             patience(record.since.0.max(node.created)).map_or(Fate::Drop, |until| Fate::Await { until })
         }
-        // One that came back by itself is not created anew, nor one that never came.
+        // A node that returned without a granted request is not recreated, nor one that never reported in time.
         None if record.requests.is_empty() => Fate::Drop,
         None if record.uid.is_empty() && patience(record.since.0).is_none() => Fate::Drop,
         None => Fate::Create,
     }
 }
 
-/// The nodes of an account, as a pass leaves them.
+/// The nodes of an account after a reconcile.
 #[derive(Default)]
 pub(super) struct Tended {
     pub joined: Vec<JoinedNode>,
-    /// How many of them there are.
+    /// The number of nodes that report.
     pub present: usize,
-    /// When one that is awaited will have taken too long.
+    /// The earliest deadline of a node that has not reported yet.
     pub next: Option<Timestamp>,
 }
 
 impl Provisioner {
-    /// Marks the account's nodes, and says which ones it has.
+    /// Reconciles the account's nodes and returns its records.
     pub(super) async fn tend_nodes(
         &self,
         user: &User,
@@ -144,7 +148,7 @@ impl Provisioner {
             if fate == Fate::Create {
                 let created = self.create_node(&record.name, id, &record.pool, record.since.0).await?;
                 tracing::info!(node.name = record.name, tenant.id = %id, "created the Node of a tenant");
-                // Whatever the clocks say, a new Node is waited for.
+                // A new Node is always awaited, whatever the record's time.
                 fate = Fate::Await { until: now.checked_add(WITHIN).unwrap_or(Timestamp::MAX) };
                 node = Some(Kept::of(&created));
             }
@@ -156,7 +160,7 @@ impl Provisioner {
             if let Fate::Await { until } = fate {
                 tended.next = Some(tended.next.map_or(until, |next| next.min(until)));
             }
-            // One that came back when others had taken its place.
+            // A node that returned after its slot was taken by others.
             let surplus = record.requests.is_empty() && tended.joined.len() >= most;
             self.mark(&record, &node, id, surplus).await?;
             record.uid = node.reported_uid().to_owned();
@@ -166,7 +170,7 @@ impl Provisioner {
         Ok(tended)
     }
 
-    /// Creates the Node of a machine that was let in at `since`, with its owner's label and taints. One that is there gets them.
+    /// Creates the Node of a machine admitted at `since`, with its owner's label and taints. An existing Node gets them.
     pub(super) async fn create_node(
         &self,
         name: &str,
@@ -197,12 +201,12 @@ impl Provisioner {
         }
     }
 
-    /// Deletes the Node that an account gave up, if there is one.
+    /// Deletes the Node of a dropped record, if there is one.
     async fn delete_node(&self, name: &str) -> Result<(), ProvisionError> {
         let Some(node) = self.node(name).await? else { return Ok(()) };
         let now = Kept::of(&node);
         if now.reported && !now.leaving {
-            // Its kubelet has reported meanwhile: it counts as one that came back.
+            // Its kubelet has reported in the meantime: it counts as a returned node.
             return Ok(());
         }
         let same = Preconditions { uid: node.uid(), resource_version: node.resource_version() };
@@ -210,7 +214,7 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete node `{name}`"))
     }
 
-    /// Nodes that came back under a name of this account.
+    /// Records for nodes that returned under a name of this account.
     fn returned(&self, user: &User, id: &UserId, now: Timestamp) -> Vec<JoinedNode> {
         let status = user.status.as_ref();
         let is_recorded =
@@ -242,7 +246,7 @@ impl Provisioner {
         self.nodes.all().into_iter().filter(is_theirs).collect()
     }
 
-    /// A node as it was heard of, and where it was not, as it is: nothing is given up for what was not heard.
+    /// The node from the cache, otherwise from the cluster: no record is dropped because of a stale cache.
     async fn kept(&self, name: &str) -> Result<Option<Kept>, ProvisionError> {
         if let Some(kept) = self.nodes.get(name) {
             return Ok(Some(kept.as_ref().clone()));
@@ -250,6 +254,7 @@ impl Provisioner {
         Ok(self.node(name).await?.as_ref().map(Kept::of))
     }
 
+    /// Applies label, taints and pool where they differ, and cordons the node if `cordon` is set.
     async fn mark(
         &self,
         record: &JoinedNode,
@@ -264,14 +269,14 @@ impl Provisioner {
         let Some(node) =
             self.node(&record.name).await?.filter(|node| node.uid().as_deref() == Some(&seen.uid))
         else {
-            // Another since; it will be heard of.
+            // Replaced by another Node; the watch will report it.
             return Ok(());
         };
         let pool = is_new.then_some(record.pool.as_str());
         self.patch_node(&node, marks(&node, id, pool, cordon)).await
     }
 
-    /// Changes a node as it was read, or not at all.
+    /// Patches a node at the `resourceVersion` that was read.
     pub(super) async fn patch_node(&self, node: &Node, change: Value) -> Result<(), ProvisionError> {
         let Value::Object(mut patch) = change else { return Ok(()) };
         let metadata = patch.entry("metadata").or_insert_with(|| json!({}));
@@ -281,7 +286,7 @@ impl Provisioner {
         patched.map(drop).doing(|| format!("mark node `{name}`"))
     }
 
-    /// A node whose account is gone: nobody's pods go there.
+    /// Reconciles a node whose account is deleted: no new pods are scheduled there.
     pub(super) async fn sync_stray(&self, name: &str) -> Result<Next, ProvisionError> {
         let Some(id) = self.known_names().owner(name) else { return Ok(Next::Rest) };
         let Some(node) = self.node(name).await? else { return Ok(Next::Rest) };
@@ -293,7 +298,7 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
-    /// Whose pass is due after a change of a node.
+    /// The account to reconcile after a node changed.
     pub(super) fn owner_of_node(&self, change: &Change<Kept>) -> Option<String> {
         let (node, there) = match change {
             Change::Applied(node) => (node, true),
@@ -312,7 +317,7 @@ impl Provisioner {
         due.then(|| account.name.clone())
     }
 
-    /// The node, if no account's reconcile looks after it. An operator's node is not among them, whatever its name looks like.
+    /// The node, if it belongs to no account's reconcile. Excludes operators' nodes, whatever their names look like.
     pub(super) fn stray(&self, change: &Change<Kept>) -> Option<String> {
         let Change::Applied(node) = change else { return None };
         let names = self.known_names();
@@ -322,15 +327,15 @@ impl Provisioner {
         (is_tenants && !settled && self.directory.account(&owner).is_none()).then(|| node.name.to_string())
     }
 
-    /// Nodes that were heard of before their names were.
+    /// Changes for nodes that were cached before their names.
     pub(super) fn named(&self, names: &Change<Names>) -> Vec<Change<Kept>> {
         let Change::Applied(names) = names else { return Vec::new() };
         names.all().filter_map(|name| self.nodes.get(name)).map(Change::Applied).collect()
     }
 }
 
-/// What makes a node visibly somebody's. `pool` is given once, when it has just appeared: from then on its pool is for those to change
-/// who may, and what the machine said of it by itself does not count.
+/// The patch with the owner's label and taints. `pool` is given once, when the Node has just appeared: it replaces the pool that the
+/// machine chose. Later changes of the pool are up to those with the right to.
 fn marks(node: &Node, id: &UserId, pool: Option<&str>, cordon: bool) -> Value {
     let spec = node.spec.clone().unwrap_or_default();
     let others = spec.taints.into_iter().flatten().filter(|taint| taint.key != TENANT);

@@ -1,6 +1,6 @@
-//! Packages of charts that a removed workspace read: its reader entry goes, and with it a package that nothing else keeps.
+//! Chart packages of a removed workspace: removes its reader annotation, and deletes packages that are no longer referenced.
 //!
-//! Each package is changed as it was read, or not at all: a conflict ends the reconcile, and the next one reads it again.
+//! Each package is written at the `resourceVersion` that was read. A conflict ends the reconcile, and the next one reads it again.
 
 use std::collections::BTreeSet;
 
@@ -62,8 +62,8 @@ impl Provisioner {
         stream::iter(found).map(release).buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// The packages that requests, their kept versions and releases refer to. The spec of a release is written by tenants: it counts
-    /// only where no workspace has the namespace.
+    /// The packages that requests, their stored versions and releases refer to. Tenants write the spec of a release: it counts only in
+    /// namespaces of no workspace.
     async fn referred_packages(&self) -> Result<BTreeSet<String>, ProvisionError> {
         let all = ListParams::default();
         let requested = |request: HelmRequest| Some(request.spec.chart.package);
@@ -83,6 +83,7 @@ impl Provisioner {
         Ok(requested.doing(doing)?.into_iter().chain(kept.doing(doing)?).chain(deployed).collect())
     }
 
+    /// Removes the workspace's reader annotation.
     async fn drop_reader(&self, package: &Read, own: &str) -> Result<(), ProvisionError> {
         let name = package.name();
         let patch = json!({"metadata": {

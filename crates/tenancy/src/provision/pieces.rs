@@ -1,7 +1,7 @@
-//! What the platform provisions, and how one sees that it is still what it was. Pure.
+//! Provisioned objects and their hashes, which detect drift. Pure: no I/O, no clock.
 //!
-//! Always true: a piece says all that Kubernetes would otherwise fill in, so that a stored one that nobody touched has the
-//! same [`Print`] as the one that was sent.
+//! Invariant: a desired object sets every field that Kubernetes would default, so that a stored object without changes has the same
+//! [`Print`] as the one that was applied.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::bare::Bare;
 
-/// The kinds of pieces.
+/// The kinds of provisioned objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PieceKind {
     RoleBinding,
@@ -51,7 +51,7 @@ impl PieceKind {
         }
     }
 
-    /// The fields that we decide; the rest is the cluster's.
+    /// The fields that the platform manages.
     pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
             Self::RoleBinding | Self::ClusterRoleBinding => &["roleRef", "subjects"],
@@ -61,7 +61,7 @@ impl PieceKind {
     }
 }
 
-/// One object as it should be.
+/// One desired object.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub kind: PieceKind,
@@ -80,13 +80,14 @@ impl Piece {
         self.object.name_any()
     }
 
+    /// The hash of the desired object.
     pub fn print(&self) -> Print {
         Print::new(self.kind, &self.object, |field| self.object.data.get(field))
     }
 }
 
-/// What one object says, in eight bytes: enough to see that it changed, little enough to keep for every object of every
-/// workspace.
+/// A hash of the managed fields of an object, in eight bytes: enough to detect changes, small enough to cache for every object of
+/// every workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Print(pub(super) u64);
 
@@ -100,7 +101,7 @@ impl Print {
         object: &impl Resource,
         field: impl Fn(&'static str) -> Option<&'a Value>,
     ) -> Self {
-        // Keyed anew in each process, so that nobody can make another object with the same print.
+        // Random keys in each process, so that tenants cannot construct another object with the same hash.
         static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let label = |label| object.labels().get(label);
         let labels = [PROVISIONED, WORKSPACE, USER, MANAGED_BY].map(label);
@@ -113,7 +114,7 @@ impl Print {
     }
 }
 
-/// The labels of a piece of a workspace or of a person.
+/// The labels of an object that belongs to a workspace or a user.
 pub fn labels(whose: &str, name: &str) -> std::collections::BTreeMap<String, String> {
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     [label(PROVISIONED, "true"), label(whose, name), label(MANAGED_BY, FIELD_MANAGER)].into()

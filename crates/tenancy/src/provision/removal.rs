@@ -1,7 +1,6 @@
-//! How workspaces and accounts go: exactly what is theirs, in order, and what is there afterwards is nobody's fault.
+//! Removal of workspaces and accounts: deletes exactly the objects that belong to them, in order.
 //!
-//! Each step looks at the cluster itself, not at what was heard of it, and can be repeated. An object goes when its finalizer is
-//! taken off, which is the last step.
+//! Each step reads the cluster, not the cache, and is idempotent. The last step removes the finalizer.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -28,15 +27,15 @@ use crate::names::{self, Existing, RetiredName};
 use crate::register::claims;
 use crate::secrets;
 
-/// A namespace of a workspace that is being removed.
+/// A namespace of a workspace that is being deleted.
 pub(super) struct LeavingNamespace {
     pub namespace: OwnedNamespace,
-    /// After which time the removal is looked at again.
+    /// The requeue delay.
     pub look_again: Duration,
 }
 
 impl Provisioner {
-    /// The grace period of a workspace is over. One that was restored meanwhile has another version, and stays.
+    /// Deletes a workspace after its grace period. One that was restored in the meantime has another `resourceVersion` and stays.
     pub(super) async fn begin_removal(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
         let name = workspace.name_any();
         let same = Preconditions { uid: workspace.uid(), resource_version: workspace.resource_version() };
@@ -45,8 +44,8 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete workspace `{name}`"))
     }
 
-    /// The time of an account is over for good, or it never became one. One that was prolonged meanwhile has another version, and
-    /// stays.
+    /// Deletes an account that has expired for good or never became ready. One that was extended in the meantime has another
+    /// `resourceVersion` and stays.
     pub(super) async fn begin_user_removal(&self, user: &User) -> Result<(), ProvisionError> {
         let name = user.name_any();
         let same = Preconditions { uid: user.uid(), resource_version: user.resource_version() };
@@ -54,15 +53,15 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete user `{name}`"))
     }
 
-    /// Removes everything of a workspace: its names are retired, then its releases and namespaces go, then what the platform keeps
-    /// for it elsewhere, and last the workspace itself.
+    /// Removes everything of a workspace: retires its names, deletes its releases and namespaces, then the objects that the platform keeps
+    /// for it elsewhere, and last removes the workspace's finalizer.
     pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<Next, ProvisionError> {
         self.retire_names(workspace).await?;
         let mut names = self.known_namespaces(workspace);
         names.extend(workspace.spec.namespaces.iter().map(|namespace| namespace.name.clone()));
         let left = try_join_all(names.iter().map(|name| self.remove_namespace(workspace, name))).await?;
         if let Some(next) = left.iter().flatten().map(|leaving| leaving.look_again).min() {
-            // Watches report that a namespace is gone; this is for the case that they do not.
+            // Watches report deleted namespaces; the requeue covers missed events.
             return Ok(Next::After(next));
         }
         let requests = self.delete_requests(workspace, None).await?;
@@ -74,7 +73,7 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
-    /// Removes one namespace with its releases if it is the workspace's own; returns it while it is still there.
+    /// Removes one namespace with its releases if it is the workspace's own; returns it while it still exists.
     pub(super) async fn remove_namespace(
         &self,
         workspace: &Workspace,
@@ -86,14 +85,14 @@ impl Provisioner {
         let standing = self.look(workspace, name).await?;
         match &standing {
             Standing::Ours(_) => self.retire(workspace, name, Existing::Replace).await?,
-            // Whoever deleted the namespace, its name was the workspace's: it is retired before the record is gone.
+            // Even if others deleted the namespace, its name was the workspace's: it is retired before the record is dropped.
             _ if recorded.is_some() => self.retire(workspace, name, Existing::Keep).await?,
             _ => {}
         }
         let (uid, look_again) = match standing {
             Standing::Taken => return Ok(None),
             Standing::Absent if requests.is_done() => return Ok(None),
-            // The requests go as soon as their releases are seen to be gone.
+            // The requests disappear once their releases are deleted.
             Standing::Absent => {
                 (recorded.map(|record| record.uid.clone()).unwrap_or_default(), requests.look_again(now))
             }
@@ -121,12 +120,13 @@ impl Provisioner {
     /// Records the names of a workspace as retired, before the first of them is free.
     async fn retire_names(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
         self.retire(workspace, &workspace.name_any(), Existing::Replace).await?;
-        // Another namespace may have taken the place of a recorded one: its record is not replaced.
+        // Another namespace may have replaced a recorded one: its record is not replaced.
         let recorded = workspace.status.iter().flat_map(|status| &status.namespaces);
         try_join_all(recorded.map(|record| self.retire(workspace, &record.name, Existing::Keep))).await?;
         Ok(())
     }
 
+    /// Records a name of the workspace as retired. Does nothing for names of personal workspaces.
     async fn retire(
         &self,
         workspace: &Workspace,
@@ -139,7 +139,7 @@ impl Provisioner {
             .doing(|| format!("record that the name `{name}` is retired"))
     }
 
-    /// First nobody gets in any more, then what they had goes.
+    /// Removes an account: first revokes all access, then deletes its objects.
     pub(super) async fn remove_user(&self, user: &User, id: Option<&UserId>) -> Result<Next, ProvisionError> {
         if let Some(id) = id {
             self.revoke(id).await?;
@@ -161,7 +161,7 @@ impl Provisioner {
         Ok(Next::Rest)
     }
 
-    /// Credentials and tokens: sessions end with the credentials that they were signed in by.
+    /// Deletes credentials and tokens. Sessions end with the credentials.
     async fn revoke(&self, id: &UserId) -> Result<(), ProvisionError> {
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
         let found = secrets::api(self.client.clone()).list_metadata(&theirs).await;
@@ -175,6 +175,7 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete secret `{name}`"))
     }
 
+    /// Deletes the account's ServiceAccount if it was created for this User.
     pub(super) async fn remove_service_account(
         &self,
         user: &User,
@@ -191,6 +192,7 @@ impl Provisioner {
         gone(deleted.map(drop)).doing(|| format!("delete ServiceAccount `{id}`"))
     }
 
+    /// Removes the account from the members of all shared workspaces.
     async fn leave_workspaces(&self, id: &UserId) -> Result<(), ProvisionError> {
         let all = self.workspaces.all();
         let shared =
@@ -199,6 +201,7 @@ impl Provisioner {
         Ok(())
     }
 
+    /// Removes the account from the members of one workspace, and the label that names it as the creator.
     async fn leave(&self, name: String, id: &UserId) -> Result<(), ProvisionError> {
         let (api, doing) = (self.api::<Workspace>(), || format!("take `{id}` out of workspace `{name}`"));
         let Some(mut fresh) = api.get_opt(&name).await.doing(doing)? else { return Ok(()) };
@@ -213,7 +216,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Whether it is still there.
+    /// Deletes the personal workspace. Returns whether it still exists.
     async fn remove_personal_workspace(&self, id: &UserId) -> Result<bool, ProvisionError> {
         let (api, name) = (self.api::<Workspace>(), id.as_str());
         let found = api.get_opt(name).await.doing(|| format!("look at workspace `{name}`"))?;
@@ -226,7 +229,7 @@ impl Provisioner {
         Ok(true)
     }
 
-    /// The e-mail address is free for another account.
+    /// Releases the claims on e-mail addresses.
     async fn release_claims(&self, id: &UserId) -> Result<(), ProvisionError> {
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
         let claims = claims::maps(self.client.clone()).list(&theirs).await;
@@ -236,7 +239,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Takes our finalizer off, and leaves those of others.
+    /// Removes our finalizer and keeps those of others.
     async fn release<K>(&self, object: &K, finalizer: &str) -> Result<(), ProvisionError>
     where
         K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
@@ -261,7 +264,7 @@ fn has_member(workspace: &Workspace, id: &UserId) -> bool {
     workspace.spec.members.iter().any(|member| member.user == id.as_str())
 }
 
-/// What is gone already need not be deleted.
+/// Ignores "not found" errors of deletions.
 pub(super) fn gone(deleted: Result<(), kube::Error>) -> Result<(), kube::Error> {
     match deleted {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -1,5 +1,5 @@
-//! Namespaces and what was provisioned in them, as the cluster has it now: of each object its name, its marks or its print,
-//! and nothing more, as there are a dozen for each namespace.
+//! Watch-fed cache of provisioned objects: namespaces with their metadata, other objects with their hashes. Nothing more is cached,
+//! as there are a dozen objects in each namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,29 +20,30 @@ use super::namespace::Marks;
 use super::pieces::{PieceKind, Print};
 use crate::pages::PAGE;
 
-/// What there is. Clones are the same.
+/// The cache. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Seen(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// How many of the watches have told all that there was.
+    /// The number of watches with a complete initial list.
     heard: watch::Sender<usize>,
 }
 
+/// The cached objects.
 #[derive(Default)]
 struct State {
     namespaces: BTreeMap<Arc<str>, Marks>,
-    /// By namespace; those of the whole cluster under the empty name.
+    /// By namespace; cluster-scoped objects under the empty name.
     pieces: BTreeMap<Arc<str>, Inside>,
-    /// Each name of a piece once: most are the same in every namespace.
+    /// Interned object names: most are the same in every namespace.
     names: BTreeSet<Arc<str>>,
 }
 
-/// What is in one namespace.
+/// The objects in one namespace.
 pub type Pieces = BTreeMap<(PieceKind, Arc<str>), Print>;
 
-/// The same, in order and as it is kept: of a dozen, a tree takes three times the room.
+/// The cached objects of one namespace as a sorted vector: a tree of a dozen entries takes three times the memory.
 #[derive(Default)]
 struct Inside(Vec<((PieceKind, Arc<str>), Print)>);
 
@@ -55,7 +56,7 @@ impl Inside {
         self.find(kind, name).ok().map(|at| self.0[at].1)
     }
 
-    /// What was there before.
+    /// Returns the previous hash.
     fn insert(&mut self, kind: PieceKind, name: Arc<str>, print: Print) -> Option<Print> {
         match self.find(kind, &name) {
             Ok(at) => Some(std::mem::replace(&mut self.0[at].1, print)),
@@ -72,7 +73,7 @@ impl Inside {
     }
 }
 
-/// What changed.
+/// A change of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// A namespace of this workspace.
@@ -85,13 +86,13 @@ pub enum Changed {
     },
 }
 
-/// An object as it was heard of.
+/// An object as the watch reported it.
 enum Heard {
     Namespace(Arc<str>, Marks),
     Piece(PieceKind, Arc<str>, Arc<str>, Print),
 }
 
-/// Namespace and name; a namespace itself is in none.
+/// Namespace and name; the namespace is empty for namespaces themselves.
 type Place = (Arc<str>, Arc<str>);
 
 impl Heard {
@@ -103,7 +104,7 @@ impl Heard {
     }
 }
 
-/// Which watch it is: that of namespaces, or that of a kind of pieces.
+/// A watch: `None` for namespaces, otherwise the kind of object.
 type Source = Option<PieceKind>;
 const SOURCES: usize = PieceKind::ALL.len() + 1;
 
@@ -112,7 +113,7 @@ impl Seen {
         Self(Arc::new(Shared { state: Mutex::default(), heard: watch::Sender::new(0) }))
     }
 
-    /// Resolves when all that there was has been heard once.
+    /// Resolves when all initial lists are complete.
     pub async fn synced(&self) {
         let mut heard = self.0.heard.subscribe();
         // The sender lives as long as this.
@@ -123,7 +124,7 @@ impl Seen {
         self.0.state.lock().namespaces.get(name).cloned()
     }
 
-    /// The names of the namespaces that say that they are this workspace's.
+    /// The names of the namespaces with this workspace's label.
     pub fn labelled(&self, workspace: &str) -> Vec<String> {
         let state = self.0.state.lock();
         let labelled = state.namespaces.iter().filter(|(_, marks)| &*marks.workspace == workspace);
@@ -134,13 +135,13 @@ impl Seen {
         self.0.state.lock().pieces.get(namespace)?.get(kind, name)
     }
 
-    /// All that is in one namespace.
+    /// All objects in one namespace.
     pub fn inside(&self, namespace: &str) -> Pieces {
         let state = self.0.state.lock();
         state.pieces.get(namespace).into_iter().flat_map(|inside| inside.0.iter().cloned()).collect()
     }
 
-    /// Follows what the cluster says, for ever, and tells of each change after all was heard once.
+    /// Runs the watches until dropped. Sends each change after the initial list of its watch.
     pub async fn follow(&self, client: kube::Client, tell: mpsc::UnboundedSender<Changed>) {
         let mut events = stream::select_all(sources(&client));
         let mut hearing = Hearing::default();
@@ -157,25 +158,25 @@ impl Seen {
                 std::mem::replace(heard, hearing.known.len()) != hearing.known.len()
             });
             for change in changed {
-                // Nobody listens any more when the controllers have ended, and then this has too.
+                // Without a receiver the controllers have ended, and this future ends with them.
                 let _ = tell.send(change);
             }
         }
     }
 }
 
-/// How far each watch has told what there is. A list itself is never held: of a dozen objects for each namespace it would be
-/// the most that ever stands in memory.
+/// The progress of each watch. A list is applied object by object and never held whole: with a dozen objects for each namespace it
+/// would be the peak of memory use.
 #[derive(Default)]
 struct Hearing {
-    /// What was there before a list began, and that list has not named yet.
+    /// Objects that were cached before the current list began and that the list has not named yet.
     unheard: BTreeMap<Source, BTreeSet<Place>>,
-    /// Those that have told all that there was.
+    /// The watches with a complete initial list.
     known: BTreeSet<Source>,
 }
 
 impl Hearing {
-    /// Enters what a watch says; what there was at the beginning changed nothing.
+    /// Applies an event. The initial list reports no changes.
     fn hear(&mut self, state: &mut State, source: Source, event: Event<Heard>) -> Vec<Changed> {
         let changed: Vec<Changed> = match event {
             Event::Init => {
@@ -200,6 +201,7 @@ impl Hearing {
 
 type Events = stream::BoxStream<'static, (Source, watcher::Result<Event<Heard>>)>;
 
+/// The watches of namespaces and of all kinds of provisioned objects.
 fn sources(client: &kube::Client) -> Vec<Events> {
     let config = || watcher::Config::default().page_size(PAGE);
     let ours = config().labels(WORKSPACE);
@@ -268,6 +270,7 @@ impl State {
         Some(Changed::Piece { namespace, name })
     }
 
+    /// The cached objects of one watch.
     fn places(&self, source: Source) -> BTreeSet<Place> {
         let Some(kind) = source else {
             return self.namespaces.keys().map(|name| ("".into(), name.clone())).collect();
@@ -300,7 +303,7 @@ mod tests {
         let mut hear = |event| hearing.hear(&mut state, Some(KIND), event);
         assert_eq!(hear(Event::Init), []);
         assert_eq!(hear(Event::InitApply(piece("a", 1))), []);
-        // It broke off, and began anew; `a` has gone meanwhile.
+        // The list restarts; `a` has been deleted in the meantime.
         assert_eq!(hear(Event::Init), []);
         for namespace in ["b", "c", "d"] {
             assert_eq!(hear(Event::InitApply(piece(namespace, 1))), []);
@@ -308,7 +311,7 @@ mod tests {
         assert_eq!(hear(Event::InitDone), [], "what there was at the beginning changed nothing");
         assert_eq!(hear(Event::Apply(piece("b", 1))), [], "it is the same");
         assert_eq!(hear(Event::Apply(piece("b", 2))), [changed("b")]);
-        // A later list tells of what is another, new or gone, and of nothing else.
+        // A later list reports changed, new and deleted objects only.
         assert_eq!(hear(Event::Init), []);
         assert_eq!(hear(Event::InitApply(piece("b", 2))), []);
         assert_eq!(hear(Event::InitApply(piece("c", 3))), [changed("c")]);

@@ -1,10 +1,11 @@
-//! Brings an account nearer to what it should be: an id, a ServiceAccount, a personal workspace, and for an
-//! administrator of the platform the right to everything.
+//! Controller of Users: provisions id, ServiceAccount and personal workspace, and for platform administrators a ClusterRoleBinding to
+//! `cluster-admin`.
 //!
-//! It leaves in the status: `tenantID`, `effectiveTime` (both once and for ever), `expireTime`, `expired`, the account's nodes, and the
-//! conditions `NamespaceReady`, `AccessReady`, `CredentialsIssued`, `Expiring`, `Expired`, `Ready`. An account that somebody wrote by hand comes
-//! to the same, but for credentials.
-//! Elsewhere: what becomes of the personal workspace ([`super::workspace`]), how an account goes ([`super::removal`]).
+//! Writes the status: `tenantID` and `effectiveTime` (both once), `expireTime`, `expired`, the account's nodes, and the conditions
+//! `NamespaceReady`, `AccessReady`, `CredentialsIssued`, `Expiring`, `Expired`, `Ready`. A User that was created by hand gets the same,
+//! except for credentials.
+//!
+//! Elsewhere: provisioning of the personal workspace ([`super::workspace`]), deletion of accounts ([`super::removal`]).
 
 pub(super) mod report;
 
@@ -36,20 +37,23 @@ pub(super) fn administrator_binding(id: &UserId) -> String {
     format!("longshore-admin-{id}")
 }
 
-/// Whose `administrator_binding` a name is.
+/// The account that the name of an `administrator_binding` belongs to.
 pub(super) fn administrator_of(binding: &str) -> Option<UserId> {
     binding.strip_prefix("longshore-admin-")?.parse().ok()
 }
 
+/// The assigned id, in the status.
 fn settled(user: &User) -> Option<UserId> {
     user.status.as_ref()?.tenant_id.parse().ok()
 }
 
+/// The announced id, in the annotation.
 fn announced(user: &User) -> Option<UserId> {
     user.annotations().get(TENANT_ID)?.parse().ok()
 }
 
 impl Provisioner {
+    /// Reconciles one User. Idempotent.
     pub(super) async fn sync_user(&self, name: &str) -> Result<Next, ProvisionError> {
         let found = self.api::<User>().get_opt(name).await.doing(|| format!("read user `{name}`"))?;
         let Some(user) = found else { return Ok(Next::Rest) };
@@ -60,7 +64,7 @@ impl Provisioner {
         let now = self.clock.now();
         let (user, id) = self.settle(&user).await?;
         let door = door(&user, now);
-        // Whatever is done under an id that is another's would be done to them.
+        // Operations under an id of another account would affect that account.
         let (access, workspace, nodes) = if self.is_anothers(&user, &id) {
             (Access::Contested, None, Tended::default())
         } else {
@@ -87,8 +91,8 @@ impl Provisioner {
         Ok(next.map_or(Next::Rest, |end| Next::After(until(now, end))))
     }
 
-    /// Gives the account its id, its namespace's name and our finalizer. The id is written into the annotation before
-    /// anything is made under it, and is the account's own when its ServiceAccount is: only one account can make that.
+    /// Assigns the id and the namespace name and adds our finalizer. The id is written into the annotation before any object is created
+    /// under it. It belongs to the account that owns the ServiceAccount of that name: only one account can create that.
     async fn settle(&self, user: &User) -> Result<(User, UserId), ProvisionError> {
         if let Some(id) = settled(user) {
             return Ok((self.hold_user(user, &id).await?, id));
@@ -103,13 +107,14 @@ impl Provisioner {
         Ok((user, id))
     }
 
-    /// Whether another account has this id, by a better right.
+    /// Whether the directory assigns this id to another account.
     fn is_anothers(&self, user: &User, id: &UserId) -> bool {
         self.directory
             .account(id)
             .is_some_and(|account| Some(account.uid.as_str()) != user.metadata.uid.as_deref())
     }
 
+    /// Writes finalizer, id annotation and namespace name if they differ.
     async fn hold_user(&self, user: &User, id: &UserId) -> Result<User, ProvisionError> {
         let held = user.finalizers().iter().any(|finalizer| finalizer == USER_FINALIZER);
         if held && user.spec.namespace == id.as_str() && announced(user).as_ref() == Some(id) {
@@ -134,7 +139,7 @@ impl Provisioner {
             .doing(|| format!("hold user `{name}`"))
     }
 
-    /// Makes the ServiceAccount that is called like the id. Answers whether it is this account's.
+    /// Creates the ServiceAccount named like the id. Returns whether it belongs to this account.
     async fn claim(&self, user: &User, id: &UserId) -> Result<bool, ProvisionError> {
         let wanted = person(user, id);
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
@@ -147,13 +152,13 @@ impl Provisioner {
         if found.is_none_or(|found| found.annotations().get(USER_UID) != user.uid().as_ref()) {
             return Ok(false);
         }
-        // Ours, and not as it was made.
+        // Ours, but changed since.
         self.apply(Some(SYSTEM_NAMESPACE), &Piece::new(PieceKind::ServiceAccount, &wanted)).await?;
         Ok(true)
     }
 
-    /// While the account is open it has its ServiceAccount. Without it every token that was made for it is void, and one
-    /// that is made later is another's.
+    /// Reconciles the ServiceAccount, which exists while the account is open. Deleting it invalidates every token that was issued for it;
+    /// a recreated one has another UID.
     async fn give_access(&self, user: &User, id: &UserId, door: Door) -> Result<Access, ProvisionError> {
         let wanted = Piece::new(PieceKind::ServiceAccount, &person(user, id)).print();
         let found = self.seen.print(SYSTEM_NAMESPACE, PieceKind::ServiceAccount, id.as_str());
@@ -166,7 +171,7 @@ impl Provisioner {
         }
     }
 
-    /// The personal workspace, which is made where it is missing.
+    /// Returns the personal workspace, and creates it if missing.
     async fn personal_workspace(&self, id: &UserId) -> Result<Option<Arc<WorkspaceRecord>>, ProvisionError> {
         if let Some(found) = self.workspaces.get(id.as_str()) {
             return Ok(Some(found));
@@ -183,13 +188,13 @@ impl Provisioner {
         match self.api::<Workspace>().create(&PostParams::default(), &Workspace::new(id.as_str(), spec)).await
         {
             Ok(made) => Ok(Some(Arc::new(WorkspaceRecord::of(&made)))),
-            // Made already, and not heard of yet.
+            // Created already, but not cached yet.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
             Err(error) => Err(error).doing(|| format!("make workspace `{id}`")),
         }
     }
 
-    /// An administrator of the platform may do everything on the cluster, by either door, and nobody else.
+    /// Reconciles the `cluster-admin` binding, which open accounts of platform administrators have, for the platform and for kubeconfigs.
     async fn administrate(&self, user: &User, id: &UserId, door: Door) -> Result<(), ProvisionError> {
         let name = administrator_binding(id);
         let found = self.seen.print("", PieceKind::ClusterRoleBinding, &name);
@@ -204,7 +209,7 @@ impl Provisioner {
         }
     }
 
-    /// The id under which there may be something of this account; none where it is another's too.
+    /// The id under which this account may own objects. `None` if the id is another account's.
     async fn id_to_remove(&self, user: &User) -> Result<Option<UserId>, ProvisionError> {
         if let Some(id) = settled(user) {
             return Ok(Some(id).filter(|id| !self.is_anothers(user, id)));
@@ -216,7 +221,7 @@ impl Provisioner {
         Ok(claimed.then_some(id))
     }
 
-    /// The account, as it is after it was told of.
+    /// Writes the status if it changed. Returns the current User.
     async fn tell_user(&self, user: &User, status: UserStatus) -> Result<User, ProvisionError> {
         if user.status.as_ref() == Some(&status) {
             return Ok(user.clone());
@@ -234,7 +239,7 @@ impl Provisioner {
     }
 }
 
-/// The ServiceAccount of a person.
+/// The ServiceAccount of a user.
 fn person(user: &User, id: &UserId) -> ServiceAccount {
     let metadata = ObjectMeta {
         name: Some(id.to_string()),
@@ -246,6 +251,7 @@ fn person(user: &User, id: &UserId) -> ServiceAccount {
     ServiceAccount { metadata, automount_service_account_token: Some(false), ..ServiceAccount::default() }
 }
 
+/// The ClusterRoleBinding of an administrator to `cluster-admin`.
 fn everything(id: &UserId) -> ClusterRoleBinding {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let metadata = ObjectMeta {
@@ -253,7 +259,7 @@ fn everything(id: &UserId) -> ClusterRoleBinding {
         labels: Some(labels(USER, id.as_str())),
         ..ObjectMeta::default()
     };
-    // Never the user: what is done for a release is done under the user's name, too.
+    // The group and not the user: actions for a release run under the user's name, too.
     let person = Subject {
         kind: "Group".to_owned(),
         api_group: Some(RBAC.to_owned()),

@@ -1,8 +1,9 @@
-//! Brings a workspace nearer to what its spec asks for.
+//! Controller of Workspaces: provisions namespaces and their objects.
 //!
-//! It leaves in the status: which namespaces are its own, by UID, how many members there are, and the conditions
-//! `NamespacesReady`, `AccessReady`, `Ready`.
-//! Elsewhere: what is in a namespace ([`super::namespace`]), how a workspace goes ([`super::removal`]).
+//! Writes the status: the UIDs of its own namespaces, the number of members, and the conditions `NamespacesReady`, `AccessReady`,
+//! `Ready`.
+//!
+//! Elsewhere: the objects in a namespace ([`super::namespace`]), deletion of workspaces ([`super::removal`]).
 
 mod report;
 
@@ -36,10 +37,11 @@ use crate::members::bindings::tenant_bindings;
 use crate::quota::{self, Amounts};
 use crate::secrets::is_code;
 
-/// How often RoleBindings are listed and deleted again while somebody creates them.
+/// The limit of rounds of listing and deleting RoleBindings that are being created concurrently.
 const BINDING_ROUNDS: usize = 5;
 
 impl Provisioner {
+    /// Reconciles one Workspace. Idempotent.
     pub(super) async fn sync_workspace(&self, name: &str) -> Result<Next, ProvisionError> {
         let found =
             self.api::<Workspace>().get_opt(name).await.doing(|| format!("read workspace `{name}`"))?;
@@ -85,7 +87,7 @@ impl Provisioner {
         }
     }
 
-    /// Nothing is made before the finalizer is there: it is what removes it again.
+    /// Adds the finalizer. Nothing is created before it is there, as it guarantees the removal.
     async fn hold_workspace(&self, workspace: &Workspace) -> Result<Workspace, ProvisionError> {
         if workspace.finalizers().iter().any(|finalizer| finalizer == WORKSPACE_FINALIZER) {
             return Ok(workspace.clone());
@@ -102,6 +104,7 @@ impl Provisioner {
             .doing(|| format!("hold workspace `{name}`"))
     }
 
+    /// Reconciles one namespace and its objects.
     async fn provision(
         &self,
         workspace: &Workspace,
@@ -127,7 +130,7 @@ impl Provisioner {
         let wanted = namespace::pieces(workspace, name, hard.as_ref().unwrap_or(&Amounts::new()), closed);
         let mut seen = self.seen.inside(name);
         let deployer = seen.remove(&(PieceKind::ServiceAccount, DEPLOYER.into()));
-        // In a new namespace there is none yet. In an old one the cache may not have it yet.
+        // A new namespace has none yet. In an old namespace the cache may lack it.
         if *deployers == DeployerAction::Keep {
             seen.extend(deployer.map(|print| ((PieceKind::ServiceAccount, DEPLOYER.into()), print)));
         } else if (deployer.is_some() || recorded.is_some())
@@ -138,14 +141,14 @@ impl Provisioner {
         let repairs = repairs(seen, wanted, hard.is_some());
         let (bindings, first): (Vec<_>, Vec<_>) =
             repairs.into_iter().partition(|repair| repair.kind() == PieceKind::RoleBinding);
-        // Nobody gets into a new namespace before its limits are there. In an old one they are, whatever ails, and who
-        // is no longer a member must not stay one.
+        // Members get access to a new namespace only once its limits exist. An old namespace has them, and removed members must lose
+        // their access even if applying the limits fails.
         let limited = self.repair_all(name, first).await;
         let bound = match (&limited, recorded) {
             (Err(_), None) => Ok(()),
             _ => self.repair_all(name, bindings).await,
         };
-        // After the roles of people: who is no longer a member cannot create further ones.
+        // After the roles of members: a removed member can no longer create bindings.
         let bound = match bound {
             Ok(()) if bindings_due(workspace) => self.delete_tenant_bindings(name).await,
             other => other,
@@ -156,8 +159,8 @@ impl Provisioner {
         }
     }
 
-    /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one meanwhile, so it is repeated until
-    /// none is left.
+    /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one concurrently, so it is repeated until
+    /// none remains, at most [`BINDING_ROUNDS`] times.
     async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ProvisionError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
         for _ in 0..BINDING_ROUNDS {
@@ -180,7 +183,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Who refuses pods with rights on their node. Without the policy, which manifests of older versions lack, it stays Pod Security.
+    /// The mechanism that refuses privileged pods. Pod Security if the policy is not installed: manifests of older versions lack it.
     async fn pod_security(&self, workspace: &Workspace) -> Result<PodSecurity, ProvisionError> {
         if !workspace.spec.allow.contains(&Allowance::HostPorts) {
             return Ok(PodSecurity::Baseline);
@@ -189,13 +192,13 @@ impl Provisioner {
         match bindings.get_opt(host_ports::NAME).await {
             Ok(Some(_)) => Ok(PodSecurity::HostPorts),
             Ok(None) => Ok(PodSecurity::Baseline),
-            // Nor do they have the right to look.
+            // Manifests of older versions lack the right to read policies, too.
             Err(error) if is_code(&error, 403) => Ok(PodSecurity::Baseline),
             Err(error) => Err(error).doing(|| format!("look for the policy `{}`", host_ports::NAME)),
         }
     }
 
-    /// Looks whose the namespace is, makes it where there is none and it may be made, and puts its labels right.
+    /// Observes the ownership of the namespace, creates it if it is missing and allowed, and corrects its labels.
     async fn stand(
         &self,
         workspace: &Workspace,
@@ -218,7 +221,7 @@ impl Provisioner {
                 Ok(Standing::Ours(uid))
             }
             Standing::Leaving(uid) => Ok(Standing::Leaving(uid)),
-            // What was heard may be old, and what is not labelled is not heard of at all.
+            // The cache may be stale, and namespaces without the label are not cached at all.
             Standing::Taken => self.look(workspace, name).await,
             Standing::Absent if recorded.is_some() || !may_make => self.look(workspace, name).await,
             Standing::Absent => match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
@@ -231,13 +234,14 @@ impl Provisioner {
         }
     }
 
-    /// Whose the namespace is, asked of the cluster itself.
+    /// Reads the ownership of the namespace from the cluster.
     pub(super) async fn look(&self, workspace: &Workspace, name: &str) -> Result<Standing, ProvisionError> {
         let found =
             self.api::<Namespace>().get_opt(name).await.doing(|| format!("look at namespace `{name}`"))?;
         Ok(standing(workspace, recorded(workspace, name), found.as_ref().map(Marks::of).as_ref()))
     }
 
+    /// Corrects the labels of a namespace.
     async fn label(
         &self,
         mut wanted: Namespace,
@@ -245,14 +249,14 @@ impl Provisioner {
         has_surplus_account: bool,
     ) -> Result<(), ProvisionError> {
         let name = wanted.name_any();
-        // Another namespace under this name is not labelled.
+        // The UID keeps another namespace of this name from being labelled.
         wanted.metadata.uid = Some(uid.to_owned());
         let api = self.api::<Namespace>();
         api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&wanted))
             .await
             .doing(|| format!("label namespace `{name}`"))?;
         if has_surplus_account {
-            // An apply leaves the label that the namespace was created with.
+            // Server-side apply keeps the label that the namespace was created with.
             let patch = json!({ "metadata": { "uid": uid, "labels": { ACCOUNT: null } } });
             api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
                 .await
@@ -261,7 +265,7 @@ impl Provisioner {
         Ok(())
     }
 
-    /// Removes the namespaces that the spec no longer names; returns those that are still there, and when to look again.
+    /// Removes the namespaces that the spec no longer lists. Returns those that still exist, and the requeue delay.
     async fn let_go(
         &self,
         workspace: &Workspace,
@@ -276,7 +280,7 @@ impl Provisioner {
         Ok((left.into_iter().map(|leaving| leaving.namespace).collect(), look_again))
     }
 
-    /// The names of all namespaces that are or might be this workspace's.
+    /// The names of all namespaces that are recorded for this workspace or carry its label.
     pub(super) fn known_namespaces(&self, workspace: &Workspace) -> BTreeSet<String> {
         let records = workspace.status.iter().flat_map(|status| &status.namespaces);
         let labelled = self.seen.labelled(&workspace.name_any());
@@ -295,7 +299,7 @@ impl Provisioner {
         }
     }
 
-    /// Writes the status, where it is another, and tells of it.
+    /// Writes the status if it changed, and publishes an event.
     async fn tell_workspace(
         &self,
         workspace: &Workspace,
@@ -319,7 +323,7 @@ impl Provisioner {
     }
 }
 
-/// One thing to be done in a namespace.
+/// A write in a namespace.
 enum Repair {
     Apply(Box<Piece>),
     Delete(PieceKind, Arc<str>),
@@ -334,7 +338,7 @@ impl Repair {
     }
 }
 
-/// What makes the wanted pieces of those that were seen. Where the quota is not known, the old one stays.
+/// The writes that turn the observed into the desired objects. Without a valid quota the old one stays.
 fn repairs(mut seen: Pieces, wanted: Vec<Piece>, quota_too: bool) -> Vec<Repair> {
     let mut repairs = Vec::new();
     for piece in wanted {

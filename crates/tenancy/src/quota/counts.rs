@@ -1,13 +1,13 @@
 //! Object counts: how many objects of each kind a namespace of a workspace may have.
 //!
-//! [`COUNTS`] has a row for every kind that a workspace role may create, so that nobody stores without limit; a test derives the kinds
-//! from the roles. The counts are a ResourceQuota of their own in each namespace, beside the one with the namespace's share of the
-//! workspace's quota. A kind that the workspace's quota limits by the same word is left to it: so an administrator sets another limit.
+//! [`COUNTS`] has a row for every kind that a workspace role may create, so that storage is bounded; a test derives the kinds
+//! from the roles. The counts are a separate ResourceQuota in each namespace, beside the one with the namespace's share of the
+//! workspace's quota. The counts omit resource names that the workspace's quota contains: so an administrator sets another limit.
 
 use super::Amounts;
 
-/// API group, resource, most objects. Where Kubernetes has a plain word for a resource, `count/...` counts all objects and not only those
-/// that are in use: `pods` leaves out finished pods.
+/// API group, resource, limit. Where Kubernetes has a plain name for a resource, `count/...` counts all objects and not only those
+/// in use: `pods` excludes finished pods.
 #[rustfmt::skip]
 const COUNTS: &[(&str, &str, u32)] = &[
     ("",                          "configmaps",               100),
@@ -33,11 +33,11 @@ const COUNTS: &[(&str, &str, u32)] = &[
     ("rbac.authorization.k8s.io", "roles",                    50),
 ];
 
-/// Kinds that roles may create and no quota counts: Kubernetes leaves Events out of quotas and removes them after an hour.
+/// Kinds that roles may create and no quota counts: Kubernetes exempts Events from quotas and deletes them after an hour.
 #[cfg(test)]
 const UNCOUNTED: &[(&str, &str)] = &[("", "events"), ("events.k8s.io", "events")];
 
-/// The word of a ResourceQuota for all objects of a kind.
+/// The ResourceQuota's resource name for all objects of a kind.
 fn word(group: &str, resource: &str) -> String {
     if group.is_empty() { format!("count/{resource}") } else { format!("count/{resource}.{group}") }
 }

@@ -1,6 +1,6 @@
-//! The quota of an account: what all workspaces that it created may use together. Pure.
+//! The quota of an account: a limit for all workspaces that it created together. Pure: no I/O, no clock.
 //!
-//! A new workspace gets the platform's quota, or what the account's quota leaves of it. An administrator of the platform gives more.
+//! A new workspace gets the platform's quota, or the rest of the account's quota. An administrator of the platform can grant more.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use domain::quantity::Quantity;
 
 use super::Amounts;
 
-/// What `amount` says; what cannot be read counts as nothing, because the API lets no such amount be stored.
+/// Parses an amount. Invalid text counts as zero, as the API accepts no such amount.
 fn parsed(amount: &str) -> Quantity {
     Quantity::parse(amount).ok().filter(|amount| amount.sign() > 0).unwrap_or_default()
 }
@@ -22,7 +22,7 @@ fn sums<'a>(quotas: impl IntoIterator<Item = &'a Amounts>) -> BTreeMap<&'a str, 
     sums
 }
 
-/// The quota of a further workspace: of each resource `wanted`, or what `person` leaves of it beside `existing`.
+/// The quota of a new workspace: for each resource the `wanted` amount, or the rest of `person` after `existing`.
 pub(crate) fn remaining<'a>(
     person: &Amounts,
     existing: impl IntoIterator<Item = &'a Amounts>,
@@ -35,7 +35,7 @@ pub(crate) fn remaining<'a>(
         };
         let used = sums.get(resource.as_str()).cloned().unwrap_or_default();
         let left = if used < whole { whole.sub(&used) } else { Quantity::ZERO };
-        // The text of an amount that fits stays as it was written.
+        // An amount that fits keeps its original text.
         let fits = parsed(amount) <= left;
         (resource.clone(), if fits { amount.clone() } else { left.to_string() })
     };

@@ -1,7 +1,7 @@
-//! How a workspace's quota is shared out among its namespaces. Pure.
+//! Splits a workspace's quota among its namespaces. Pure: no I/O, no clock.
 //!
-//! Always true: of every resource that the quota names, the namespaces together have exactly the whole. So whatever people
-//! do inside of them, a workspace never uses more than was given to it.
+//! Invariant: for every resource in the quota, the limits of all namespaces sum up to exactly the total. So a workspace never uses more
+//! than its quota, whatever happens in its namespaces.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use domain::quantity::Quantity;
 use kube_types::Workspace;
 use kube_types::workspace::WorkspaceNamespace;
 
-/// Amounts by resource, in ResourceQuota's words.
+/// Amounts by resource, with the resource names of ResourceQuota.
 pub type Amounts = BTreeMap<String, String>;
 
-/// So many resources can be named in one quota.
+/// The limit of resources in one quota.
 const MOST_RESOURCES: usize = 64;
-/// Beyond this an amount means nothing, and sums would no longer be exact.
+/// The limit of an amount: sums of larger ones would not be exact.
 const MOST: i64 = 1_000_000_000_000_000_000;
 
+/// Why a quota cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     #[error("`{0}` is nothing that a quota can limit")]
@@ -34,8 +35,8 @@ pub enum QuotaError {
     MoreThanWhole { resource: String, sum: String, whole: String },
 }
 
-/// What each namespace may use. A further namespace has its share, and nothing of what its share does not name; what
-/// is not shared out is the first namespace's. Where the quota names nothing, nothing is limited.
+/// The limits of each namespace. A further namespace gets its share, and zero of resources that its share omits. The first namespace
+/// gets the rest. Resources that the quota omits are unlimited.
 pub fn shares(
     quota: &Amounts,
     namespaces: &[WorkspaceNamespace],
@@ -67,21 +68,21 @@ pub fn shares(
             let (sum, whole) = (sum.to_string(), whole.to_string());
             return Err(QuotaError::MoreThanWhole { resource: resource.to_owned(), sum, whole });
         }
-        // The text of an amount that nobody shares stays as it was written.
+        // An amount without shares keeps its original text.
         left.insert(resource, if sum.is_zero() { whole } else { whole.sub(&sum) });
     }
     hard.insert(first.name.clone(), texts(&left));
     Ok(hard)
 }
 
-/// What each namespace of a workspace may use. One that is being removed keeps its share until it is gone.
+/// The limits of each namespace of a workspace. A namespace that is being deleted keeps its share until it is gone.
 pub fn shares_of(workspace: &Workspace) -> Result<BTreeMap<String, Amounts>, QuotaError> {
     let mut namespaces = workspace.spec.namespaces.clone();
     let records = workspace.status.iter().flat_map(|status| &status.namespaces);
     let is_named = |name: &str| workspace.spec.namespaces.iter().any(|own| own.name == name);
     let leaving = records.filter(|record| !is_named(&record.name));
     namespaces.extend(leaving.map(|record| {
-        // The quota may have been changed since: what it no longer names is not limited.
+        // The quota may have changed since: resources that it omits are unlimited.
         let share = record.share.iter().filter(|(resource, _)| workspace.spec.quota.contains_key(*resource));
         WorkspaceNamespace {
             name: record.name.clone(),
@@ -95,7 +96,7 @@ fn texts(amounts: &BTreeMap<&str, Quantity>) -> Amounts {
     amounts.iter().map(|(resource, amount)| ((*resource).to_owned(), amount.to_string())).collect()
 }
 
-/// The amounts as numbers, rounded up to thousandths as Kubernetes rounds them.
+/// Parses the amounts, rounded up to thousandths as Kubernetes rounds them.
 fn amounts(texts: &Amounts) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
     if texts.len() > MOST_RESOURCES {
         return Err(QuotaError::TooMany);
@@ -114,7 +115,7 @@ fn amounts(texts: &Amounts) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
     Ok(amounts)
 }
 
-/// What a quota can limit by a plain name, and whether it is counted in whole ones.
+/// The unqualified resource names that a quota can limit, and whether they are counted in whole units.
 #[rustfmt::skip]
 const PLAIN: &[(&str, bool)] = &[
     ("cpu", false),          ("memory", false),          ("ephemeral-storage", false),
@@ -125,8 +126,8 @@ const PLAIN: &[(&str, bool)] = &[
     ("resourcequotas", true),
 ];
 
-/// Whether a resource is counted in whole ones; `None` for what no quota can name. Besides the plain names these are
-/// qualified ones: `count/jobs.batch`, `gold.storageclass.storage.k8s.io/requests.storage`, `requests.example.com/gpu`.
+/// Whether a resource is counted in whole units; `None` if no quota can limit it. Besides the unqualified names there are qualified
+/// ones: `count/jobs.batch`, `gold.storageclass.storage.k8s.io/requests.storage`, `requests.example.com/gpu`.
 fn counted(resource: &str) -> Option<bool> {
     let Some((prefix, name)) = resource.split_once('/') else {
         return PLAIN.iter().find(|(plain, _)| *plain == resource).map(|(_, whole)| *whole);

@@ -1,4 +1,4 @@
-//! Who sets how much, and that the cluster holds people to it.
+//! Rights to set quotas, and enforcement by the cluster.
 
 use domain::Kind;
 use domain::roles::WorkspaceRole;
@@ -54,7 +54,7 @@ async fn the_whole_is_the_platforms_and_the_shares_are_the_workspaces() {
         tenancy.set_quota(&platform, &acme, whole(&[("pods", "99")]), Some("1")).await.unwrap_err();
     assert_eq!(outdated.kind(), Kind::Precondition);
 
-    // The cluster has it, and counts.
+    // The ResourceQuotas exist, and their use is counted.
     let counted = until("the cluster counts", async || {
         let info = tenancy.quota(&admin, &acme).await.unwrap();
         info.namespaces.iter().all(|namespace| namespace.used.contains_key("pods")).then_some(info)

@@ -1,8 +1,8 @@
-//! Whose an e-mail address is.
+//! Claims of e-mail addresses: each address belongs to at most one account.
 //!
-//! An address is claimed by making a ConfigMap that is named for its digest: of two who claim at once, the cluster lets
-//! one. A claim counts while its account has the address, and for a minute after it was made, in which the account
-//! is being made or changed; then it is left over from a crash, and the next may take it.
+//! A claim is a ConfigMap named by the digest of the address: of two concurrent claims the API server accepts one. A claim is valid while
+//! its account has the address, and for a minute after its creation, while the account is being written. After that it is the remnant
+//! of a crash and can be taken over.
 
 use domain::fields::Email;
 use domain::ids::UserId;
@@ -18,13 +18,13 @@ use crate::directory::Account;
 use crate::secrets::{is_code, writing};
 use crate::tokens::hex;
 
-/// How long a claim counts by itself.
+/// How long a claim is valid without its account.
 pub(crate) const ALONE: SignedDuration = SignedDuration::from_mins(1);
 pub(crate) const PREFIX: &str = "email-";
-/// How often an address may be given up and claimed while one claims it.
+/// The limit of attempts when an address is released and claimed concurrently.
 const RACES: usize = 10;
 
-/// Who claims an address, and since when.
+/// The claim of an account to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     /// The name of the User object.
@@ -39,7 +39,7 @@ pub(crate) fn name(email: &Email) -> String {
 }
 
 impl Claim {
-    /// `None` where it does not say what it must: then it holds nothing.
+    /// `None` if a field is missing or invalid: then the claim is void.
     pub fn of(map: &ConfigMap) -> Option<Self> {
         let field = |key: &str| map.data.as_ref()?.get(key);
         Some(Self {
@@ -66,7 +66,7 @@ impl Claim {
         }
     }
 
-    /// Whether the claim, made by the ConfigMap `name`, still counts; `holder` is the User object that it names, if any.
+    /// Whether the claim in the ConfigMap `name` is valid; `holder` is the User object that it names, if it exists.
     pub fn counts(&self, name: &str, holder: Option<&User>, now: Timestamp) -> bool {
         let has_it = |user: &User| {
             Account::of(user).is_some_and(|account| account.id == self.user)
@@ -81,7 +81,7 @@ pub(crate) fn maps(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, SYSTEM_NAMESPACE)
 }
 
-/// Claims an address, or takes over a claim that no longer counts. Returns what was written, to be given back by [`release`].
+/// Claims an address, or takes over an invalid claim. Returns the ConfigMap for [`release`].
 pub(crate) async fn claim(client: kube::Client, email: &Email, claim: &Claim) -> Result<ConfigMap, Error> {
     let maps = maps(client.clone());
     let users: Api<User> = Api::all(client);
@@ -107,7 +107,7 @@ pub(crate) async fn claim(client: kube::Client, email: &Email, claim: &Claim) ->
     Err(Error::Changed("who has this e-mail address".to_owned()))
 }
 
-/// Gives a claim back, if it is still as it was written.
+/// Deletes a claim unless it was changed since it was written.
 pub(crate) async fn release(client: kube::Client, claimed: &ConfigMap) -> Result<(), kube::Error> {
     match maps(client).delete(&claimed.name_any(), &only(&claimed.metadata)).await {
         Err(error) if !is_code(&error, 404) && !is_code(&error, 409) => Err(error),
@@ -115,12 +115,12 @@ pub(crate) async fn release(client: kube::Client, claimed: &ConfigMap) -> Result
     }
 }
 
-/// To delete exactly this object, in whichever version.
+/// Restricts a deletion to this object by UID, at any `resourceVersion`.
 pub(crate) fn only_uid(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams::default().preconditions(Preconditions { uid: seen.uid.clone(), resource_version: None })
 }
 
-/// To delete exactly this object, as it was seen.
+/// Restricts a deletion to this object at its `resourceVersion`.
 pub(crate) fn only(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {

@@ -1,4 +1,4 @@
-//! What registrations that did not come to their end left behind.
+//! Garbage collection of incomplete registrations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ use crate::directory::Account;
 use crate::secrets::{self, is_code};
 use crate::{Error, Tenancy, pages};
 
-/// Longer than any registration takes.
+/// The age at which objects are collected: longer than any registration takes.
 const AFTER: SignedDuration = SignedDuration::from_mins(10);
-/// Something to be taken away, as it was seen.
+/// An object to be deleted, with its UID and `resourceVersion`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Orphan {
     /// A claim of an e-mail address that no account has.
     Claim(ObjectMeta),
-    /// Credentials or a token of nobody.
+    /// Credentials or a token without an account.
     Secret(ObjectMeta),
-    /// An account whose only token was never told, so that nobody can enter it and its owner cannot register again.
+    /// An account whose only token was never disclosed: it is inaccessible, and blocks its owner from registering again.
     User(ObjectMeta),
 }
 
-/// What is left over. Pure. The users must have been read after the others: whatever was made before its User is
-/// then seen with it.
+/// Finds orphaned objects. Pure: no I/O, no clock. The users must have been read after the other objects, so that an object created before
+/// its User is read together with it.
 pub fn orphans(users: &[User], claims: &[ConfigMap], secrets: &[Secret], now: Timestamp) -> Vec<Orphan> {
     let by_name: BTreeMap<String, &User> = users.iter().map(|user| (user.name_any(), user)).collect();
     let ids: BTreeSet<UserId> = users.iter().filter_map(Account::of).map(|account| account.id).collect();
@@ -59,7 +59,7 @@ pub fn orphans(users: &[User], claims: &[ConfigMap], secrets: &[Secret], now: Ti
 }
 
 impl Tenancy {
-    /// Takes away what is left over, and says how much it was.
+    /// Deletes orphaned objects and returns their number.
     pub async fn sweep(&self) -> Result<usize, Error> {
         let client = self.0.clients.own();
         let (maps, kept) = (claims::maps(client.clone()), secrets::api(client.clone()));
@@ -77,7 +77,7 @@ impl Tenancy {
                 Orphan::User(meta) => (&meta.name, users.delete(name(meta), &only(meta)).await.map(drop)),
             };
             match deleted {
-                // It is gone, or somebody uses it after all.
+                // It is deleted already, or in use after all.
                 Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
                 done => done?,
             }
@@ -87,7 +87,7 @@ impl Tenancy {
     }
 }
 
-/// What an account went through says nothing of whether it is one.
+/// Drops conditions and transitions, which are not needed here, to save memory.
 fn without_history(mut user: User) -> User {
     if let Some(status) = &mut user.status {
         (status.conditions, status.transitions) = (Vec::new(), Vec::new());

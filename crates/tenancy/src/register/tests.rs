@@ -1,4 +1,4 @@
-//! Registration, with everything that can come in between.
+//! Registration with crashes and concurrent requests.
 
 use futures::future::join_all;
 use jiff::SignedDuration;
@@ -13,7 +13,7 @@ use super::*;
 use crate::Settings;
 use crate::stage::{self, HERE, Stage, open, registration};
 
-/// The names of what people have in the system's namespace, and of the accounts.
+/// The names of users' objects in the system namespace, and of User objects.
 async fn kept(world: &World) -> Vec<String> {
     let of_people = ListParams::default().labels(marks::USER);
     let secrets: Api<Secret> = Api::namespaced(world.admin(), SYSTEM_NAMESPACE);
@@ -142,7 +142,7 @@ async fn one_address_cannot_try_without_end() {
     assert!(elsewhere.await.is_ok());
 }
 
-/// A world by a clock that a test moves.
+/// A cluster with a manual clock.
 struct Moved {
     world: World,
     clock: HeldClock,
@@ -159,12 +159,12 @@ async fn moved() -> Moved {
     let clock = HeldClock::new();
     let world = World::at(std::sync::Arc::new(clock.clone())).await;
     let stand_in = stage::stand_in(&world);
-    // The keys of sessions are made by the first start.
+    // The first start creates the session keys.
     stage::tenancy(&world, &clock, &Fault::none(), open()).await;
     Moved { world, clock, stand_in }
 }
 
-/// Registers; the second time as after a restart, when the time of sweeping has come and the visitor tries again.
+/// Registers as after a restart: garbage collection is due, and the visitor tries again.
 async fn register_with(moved: &Moved, fault: &Fault, password: Option<&str>) -> Result<(), Error> {
     let tenancy = stage::tenancy(&moved.world, &moved.clock, fault, open()).await;
     moved.clock.advance(SignedDuration::from_mins(11));
@@ -197,7 +197,7 @@ async fn wherever_it_is_killed_somebody_can_enter_in_the_end() {
 #[tokio::test]
 async fn an_account_whose_token_nobody_was_told_makes_room_for_the_next_try() {
     let moved = moved().await;
-    // Killed when the User is there and its token is not told: the claim, two Secrets and the User have been written.
+    // Killed before the token's disclosure is recorded: the claim, two Secrets and the User have been written.
     let fault = Fault::after_writes(4, testkit::Blow::Before);
     let killed = register_with(&moved, &fault, None).await;
     assert!(matches!(killed, Err(Error::Unavailable(_))), "{killed:?}");

@@ -1,6 +1,6 @@
-//! The keys that sign sessions: one Secret, made once, with a new key every 30 days.
+//! Keys that sign sessions: one Secret, rotated every 30 days.
 //!
-//! The key before the present one is still good for what it has signed, so that nobody is signed out by a change of keys.
+//! The previous key stays valid for verification, so that a rotation signs no user out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,11 +20,12 @@ use crate::secrets::{self, RACES, is_code, random, writing};
 
 pub(crate) const NAME: &str = "session-keys";
 const LENGTH: usize = 32;
+/// The age at which the signing key is rotated.
 const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// How long to wait for the watch to tell of what was written.
+/// How long to wait until the watch reports a write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the Secret says.
+/// The content of the Secret.
 pub(crate) struct Ring {
     current: [u8; LENGTH],
     previous: Option<[u8; LENGTH]>,
@@ -32,7 +33,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// `None` where a key is missing or of another length: nothing is signed with less.
+    /// `None` if a key is missing or has another length: shorter keys are never used.
     fn of(secret: &Secret) -> Option<Self> {
         let bytes = |key: &str| secret.data.as_ref()?.get(key)?.0.as_slice().try_into().ok();
         Some(Self {
@@ -60,6 +61,7 @@ impl Ring {
     }
 }
 
+/// The session keys with a watch-fed cache.
 pub(crate) struct Keys {
     client: kube::Client,
     feed: Feed<Secret>,
@@ -74,7 +76,7 @@ impl Keys {
         Ring::of(self.feed.get(NAME)?.as_ref())
     }
 
-    /// The key to sign with.
+    /// The current signing key.
     pub async fn current(&self, now: Timestamp) -> Result<Key, Error> {
         match self.ring() {
             Some(ring) => Ok(Key::new(&ring.current)),
@@ -82,26 +84,27 @@ impl Keys {
         }
     }
 
-    /// What a cookie says that one of our keys has signed, and that key.
+    /// Parses a cookie that one of our keys has signed. Returns that key too.
     pub fn open(&self, cookie: &str) -> Option<(Session, Key)> {
         let ring = self.ring()?;
         let keys = [Some(ring.current), ring.previous].into_iter().flatten();
         keys.map(|bytes| Key::new(&bytes)).find_map(|key| Some((key.open(cookie)?, key)))
     }
 
-    /// Makes the keys where there are none, and a new one where the present one is old. Returns when what they sign is
-    /// also accepted here.
+    /// Creates the keys if there are none, and rotates them when due. Returns once this server's cache has them, so that it accepts what
+    /// they sign.
     pub async fn refresh(&self, now: Timestamp) -> Result<Ring, Error> {
         let ring = self.keep_fresh(now).await?;
         let mut changes = self.feed.changes();
         let heard = async {
             while self.ring().is_none_or(|heard| heard.made < ring.made) && changes.next().await.is_some() {}
         };
-        // A cluster that falls silent now does so for everybody: what is written is written.
+        // If the cluster is silent, the caller cannot help it: the write has succeeded.
         let _ = timeout(PATIENCE, heard).await;
         Ok(ring)
     }
 
+    /// Creates or rotates the keys if due. Retries on conflict.
     async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
         let secrets = secrets::api(self.client.clone());
         for _ in 0..RACES {
@@ -120,7 +123,7 @@ impl Keys {
                 },
             };
             match written {
-                // Somebody else was faster: theirs it is.
+                // Another server wrote first: use its keys.
                 Err(lost) if is_code(&lost, 409) || is_code(&lost, 404) => {}
                 other => return Ok(other?),
             }

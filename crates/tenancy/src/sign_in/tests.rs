@@ -1,4 +1,4 @@
-//! Questions about signing in, on an embedded cluster.
+//! Sign-in, sessions and passwords, on an embedded cluster.
 
 use domain::Kind;
 use domain::scopes::Scopes;
@@ -27,7 +27,7 @@ fn ana() -> UserSpec {
 }
 
 impl Stage {
-    /// Who sends a request with this cookie.
+    /// The actor of a request with this cookie.
     async fn who(&self, cookie: &str) -> Result<Actor, Error> {
         self.tenancy.authenticate(&Presented { cookie: Some(cookie), ..Presented::default() }).await
     }
@@ -125,7 +125,7 @@ async fn accounts_that_are_disabled_leaving_or_gone_let_nobody_in() {
     stage.tenancy.directory().until(|directory| directory.account(&person.id).is_none()).await;
     assert_eq!(enter().await, [Some(Kind::Unauthenticated); 3]);
 
-    // Somebody makes the same account again, by hand, even with the same id: it is another one.
+    // A User recreated by hand is another account, even with the same id.
     stage.user(&person.id, ana()).await;
     refused(stage.who(&signed_in.cookie).await);
 }
@@ -175,7 +175,7 @@ async fn guessing_is_throttled_for_accounts_that_exist_and_for_those_that_do_not
         let sixth = stage.tenancy.sign_in(login, PASSWORD, HERE).await.err().unwrap();
         assert!(matches!(sixth, Error::Throttled { seconds: 301 }), "{login}: {sixth}");
     }
-    // Under another of its names it is the same account.
+    // Attempts with other login names of the account count as well.
     assert!(matches!(
         stage.tenancy.sign_in("18300000000", PASSWORD, HERE).await,
         Err(Error::Throttled { .. })
@@ -234,7 +234,7 @@ async fn unsafe_requests_with_a_cookie_need_the_token_of_that_session() {
         let presented = Presented { cookie: Some(&one.cookie), csrf, is_unsafe: true, bearer: None };
         let answer = stage.tenancy.authenticate(&presented).await;
         assert_eq!(answer.as_ref().err().map(Error::kind), (!good).then_some(Kind::Forbidden), "{csrf:?}");
-        // A bearer token is nothing that a browser sends by itself.
+        // Browsers do not send bearer tokens by themselves, so no CSRF token is needed.
         let presented = Presented { bearer: Some(person.token.expose()), ..presented };
         assert!(stage.tenancy.authenticate(&presented).await.is_ok());
     }
@@ -262,12 +262,12 @@ async fn a_new_password_needs_the_old_secret_and_ends_all_sessions() {
     refused(stage.tenancy.sign_in(person.id.as_str(), PASSWORD, HERE).await);
     let again = stage.tenancy.sign_in(person.id.as_str(), new.expose(), HERE).await.unwrap();
 
-    // Others cannot, but those who manage accounts can, and need no secret for it.
+    // Administrators of accounts can set passwords without the old secret; other users cannot.
     let other = stage.person(UserSpec::default()).await;
     assert_eq!(change(&stage.actor(&other), &person, Some(new.expose())).await, Err(Kind::Forbidden));
     let admin = UserSpec { platform_roles: vec!["admin".to_owned()], ..UserSpec::default() };
     let admin = stage.person(admin).await;
-    // A password is good for everything: a scoped token of an administrator sets none for others.
+    // A password grants all rights: an administrator's scoped token cannot set one for others.
     let scoped =
         Via::Token { id: "aaaaaaaaaa".parse().unwrap(), scopes: Scopes::parse(["tenancy"]).unwrap() };
     let scoped = Actor { via: scoped, ..stage.actor(&admin) };
@@ -358,7 +358,7 @@ async fn somebody_with_the_cluster_gets_back_in() {
     let nobody = administrator::reset_password(&admin, "nobody", now).await.err().unwrap();
     assert_eq!(nobody.kind(), Kind::NotFound);
 
-    // Somebody who was made by hand has no credentials yet.
+    // A User that was created by hand has no credentials yet.
     let id = crate::secrets::new_user_id();
     stage.user(&id, UserSpec::default()).await;
     refused(stage.tenancy.sign_in(id.as_str(), "", HERE).await);

@@ -1,4 +1,4 @@
-//! When a token was last used: written in the background, at most once an hour for each.
+//! Records when a token was last used, in the background and at most once an hour per token.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +16,16 @@ use tokio::sync::{Mutex, mpsc};
 use super::TokenRecord;
 use crate::secrets::{self, is_code};
 
-/// Enough to find the tokens that nobody uses any more, and few writes where thousands are in use.
+/// The minimum interval of writes: enough to find unused tokens, with few writes for thousands of used ones.
 const OFTEN: SignedDuration = SignedDuration::from_hours(1);
-/// How many wait to be written. Those that find no place are written at their next use.
+/// The queue length. A use that finds the queue full is recorded at the token's next use.
 const WAITING: usize = 1024;
 
+/// The queue of uses to record.
 pub(crate) struct LastUse(mpsc::Sender<(TokenId, Timestamp)>);
 
 impl LastUse {
-    /// The writer ends when this is dropped and all is written.
+    /// Starts the writer. It ends when `self` is dropped and the queue is empty.
     pub fn start(client: kube::Client) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         let uses = Arc::new(Mutex::new(receiver));
@@ -36,22 +37,24 @@ impl LastUse {
         Self(sender)
     }
 
+    /// Queues a use of the token, unless one was recorded within the last hour.
     pub fn note(&self, token: &TokenRecord, now: Timestamp) {
         if is_worth(token.last_use, now) {
-            // A full line is no reason to keep anybody waiting.
+            // A full queue must not delay the request.
             let _ = self.0.try_send((token.id.clone(), now));
         }
     }
 }
 
-/// Whether enough time has passed. A time in the future is of a clock that was wrong.
+/// Whether enough time has passed since the last record. A record in the future comes from a wrong clock.
 fn is_worth(last: Option<Timestamp>, now: Timestamp) -> bool {
     last.is_none_or(|last| now.duration_since(last).abs() >= OFTEN)
 }
 
+/// Records queued uses until the queue is closed.
 async fn write(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Timestamp)>>>) {
     let mut uses = uses.lock().await;
-    // Until the directory hears of what we wrote, the same use is told again and again.
+    // Until the directory has our writes, further uses of the same token are queued.
     let mut written: HashMap<TokenId, Timestamp> = HashMap::new();
     while let Some((id, time)) = uses.recv().await {
         if !is_worth(written.get(&id).copied(), time) {
@@ -67,7 +70,7 @@ async fn write(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Ti
             Err(error) if !is_code(&error, 404) => {
                 tracing::warn!(token.id = %id, error = &error as &dyn std::error::Error, "cannot write a token's last use");
             }
-            // One that was revoked meanwhile needs no last use.
+            // A token that was revoked in the meantime needs no record.
             _ => {}
         }
     }

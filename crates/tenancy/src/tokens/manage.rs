@@ -1,4 +1,4 @@
-//! What people do with their tokens.
+//! Create, list and revoke API tokens.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::{TokenKind, TokenRecord, TokenText, mint};
 use crate::secrets::{self, is_code, writing};
 use crate::{Error, Tenancy};
 
-/// For how many days a token is good where nobody says.
+/// The default lifetime in days.
 const DEFAULT_DAYS: i64 = 90;
 const MOST_DAYS: i64 = 365;
-/// How many one person may have.
+/// The limit of valid tokens per account.
 const MOST_TOKENS: usize = 100;
-/// For how long a token is still shown that is no longer good, so that its owner sees why.
+/// How long expired tokens are still listed, so that their owners see why they fail.
 const SHOWN: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What somebody asks for.
+/// The parameters of a new token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRequest {
     pub name: String,
-    /// Words as [`Scopes::parse`] takes them.
+    /// Scopes in the syntax of [`Scopes::parse`].
     pub scopes: Vec<String>,
-    /// None: 90 days.
+    /// The lifetime in days. `None`: 90 days.
     pub days: Option<i64>,
 }
 
-/// A token that was just made. This is the only time that its text is known.
+/// A new token. Its text is disclosed only here.
 #[derive(Debug)]
 pub struct NewToken {
     pub text: TokenText,
@@ -40,7 +40,7 @@ pub struct NewToken {
 }
 
 impl Tenancy {
-    /// Makes an API token for whoever asks.
+    /// Creates an API token for the actor.
     pub async fn create_token(&self, actor: &Actor, request: &TokenRequest) -> Result<NewToken, Error> {
         let owner = actor.themselves()?;
         let scopes = Scopes::parse(request.scopes.iter().map(String::as_str))?;
@@ -61,7 +61,7 @@ impl Tenancy {
         Ok(NewToken { text, record: Arc::new(record) })
     }
 
-    /// The tokens of a person, for themselves and for whoever may read accounts.
+    /// Lists the tokens of a user, for that user or with the right to read accounts.
     pub fn tokens(&self, actor: &Actor, of: &UserId) -> Result<Vec<Arc<TokenRecord>>, Error> {
         if actor.themselves().ok() != Some(of) {
             actor.may(Capability::ReadUsers, Place::Platform)?;
@@ -69,8 +69,7 @@ impl Tenancy {
         Ok(self.0.directory.tokens_of(of))
     }
 
-    /// Takes a token back: by its owner, by whoever may manage accounts, and by the token itself. To anybody else it
-    /// is not there.
+    /// Revokes a token: by its owner, with the right to manage accounts, or by the token itself. For others it is not found.
     pub async fn revoke_token(&self, actor: &Actor, id: &TokenId) -> Result<(), Error> {
         let nothing = || Error::NotFound { kind: "token", name: id.to_string() };
         let token = self.0.directory.token(id).ok_or_else(nothing)?;
@@ -85,7 +84,7 @@ impl Tenancy {
             };
             let may = actor.may(Capability::ManageUsers, Place::Platform).and(may);
             may.map_err(|refused| match actor.id() {
-                // Its owner, with a token that is good for less.
+                // The owner, with a token whose scopes do not suffice.
                 Some(own) if *own == token.owner => Error::from(refused),
                 _ => nothing(),
             })?;
@@ -95,7 +94,7 @@ impl Tenancy {
         Ok(())
     }
 
-    /// Takes away tokens that ended a week ago. To be called now and then.
+    /// Deletes tokens that expired a week ago. Called periodically.
     pub async fn sweep_tokens(&self) -> Result<(), Error> {
         let over = self.0.clock.now() - SHOWN;
         for token in self.0.directory.tokens().iter().filter(|token| token.is_expired(over)) {

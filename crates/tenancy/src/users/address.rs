@@ -1,4 +1,4 @@
-//! How an account comes to another e-mail address.
+//! Changes of an account's e-mail address.
 
 use domain::fields::Email;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -10,7 +10,7 @@ use crate::register::claims::{self, Claim};
 use crate::{Error, Tenancy};
 
 impl Tenancy {
-    /// Claims the new address, writes it, and gives the old one back. What a crash leaves is a claim that no longer counts.
+    /// Claims the new address, writes it, and releases the old one. After a crash the remaining claim is invalid.
     pub(super) async fn move_address(
         &self,
         account: &Account,
@@ -31,7 +31,7 @@ impl Tenancy {
         let written = match self.write_user(account, patch, expected).await {
             Ok(written) => written,
             Err(error) => {
-                // A write whose outcome is not known may have happened; then the claim must stay, and counts.
+                // A write with unknown outcome may have succeeded; then the claim must stay.
                 if !matches!(error, Error::Unavailable(_)) {
                     self.give_back(&claimed).await;
                 }
@@ -47,6 +47,7 @@ impl Tenancy {
         Ok(written)
     }
 
+    /// Releases a claim. A failure is only logged, as an unused claim expires.
     async fn give_back(&self, claimed: &ConfigMap) {
         if let Err(error) = claims::release(self.0.clients.own(), claimed).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "could not give an e-mail address back");

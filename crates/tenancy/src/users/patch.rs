@@ -1,4 +1,4 @@
-//! What may be changed of an account, and what may stand there.
+//! Validated changes of an account.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use kube_types::User;
 
 use crate::Error;
 
-/// What may be changed of an account. The first four only an administrator may; the others its owner too.
+/// A change of an account. The first four fields are reserved for administrators; owners may change the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPatch {
     pub disabled: Option<bool>,
-    /// In days; 0: without end.
+    /// In days; 0: no expiry.
     pub valid_days: Option<i64>,
     pub max_nodes: Option<i64>,
     pub platform: Option<BTreeSet<PlatformRole>>,
@@ -32,6 +32,7 @@ pub(super) struct Checked {
 }
 
 impl UserPatch {
+    /// Whether the patch changes fields that are reserved for administrators.
     pub(super) fn only_for_administrators(&self) -> bool {
         let Self { disabled, valid_days, max_nodes, platform, organization: _, email: _ } = self;
         disabled.is_some() || valid_days.is_some() || max_nodes.is_some() || platform.is_some()
@@ -57,6 +58,7 @@ impl UserPatch {
 }
 
 impl Checked {
+    /// Applies the changes to a User.
     pub fn enter(&self, user: &mut User) {
         let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
         let spec = &mut user.spec;

@@ -1,4 +1,4 @@
-//! Accounts, changed by those who may and by those who may not.
+//! Reads and changes of accounts, by authorised and by other users.
 
 use domain::Kind;
 use domain::fields::Email;
@@ -37,9 +37,9 @@ async fn claims(stage: &Stage) -> Vec<(String, Claim)> {
     maps.iter().map(claim).collect()
 }
 
-/// Resolves when nothing is left of an account.
+/// Resolves when the account is deleted completely.
 async fn gone(stage: &Stage, id: &UserId) {
-    // The cluster takes its time with a namespace, by the clock.
+    // Deleting a namespace takes time by the manual clock.
     testkit::until("the account is gone", async || {
         stage.clock.advance(SignedDuration::from_secs(1));
         stage.tenancy.directory().account(id).is_none().then_some(())
@@ -131,7 +131,7 @@ async fn another_version_than_expected_changes_nothing() {
     let stage = Stage::new().await;
     let (_, admin) = stage.administrator("18300000005").await;
     let (id, _) = stage.person("18300000006").await;
-    // The controllers write too, so that one may have to look again.
+    // Concurrent writes of the controllers can require another attempt.
     let version = || stage.tenancy.user(&admin, &id).unwrap().version.clone();
     let seen = testkit::until("changed from the version that was seen", async || {
         let seen = version();
@@ -165,7 +165,7 @@ async fn the_last_administrator_stays() {
         assert_eq!(refused.to_string(), "user-18300000007 is the last administrator of the platform");
     };
     attempts().await;
-    // Whose account ends, or cannot be used, does not count.
+    // An account that expires or is disabled does not count as an administrator.
     let (second, _) = stage.person("18300000008").await;
     let patch = |patch| stage.tenancy.patch_user(&admin, &second, patch, None);
     patch(roles(&[PlatformRole::Admin])).await.unwrap();
@@ -221,10 +221,10 @@ async fn an_address_moves_with_its_claim() {
         held.iter().map(|(name, claim)| (name.clone(), claim.user.clone())).collect::<Vec<_>>(),
         expected
     );
-    // The old one is free.
+    // The old address is free.
     let taken = stage.tenancy.patch_user(&another, &other, address("18300000009@example.com"), None).await;
     assert_eq!(taken.unwrap().email, "18300000009@example.com");
-    // A version that moved gives the claim back.
+    // A conflict releases the claim.
     let outdated =
         stage.tenancy.patch_user(&person, &id, address("third@example.com"), Some("1")).await.unwrap_err();
     assert_eq!(outdated.kind(), Kind::Precondition);

@@ -1,4 +1,4 @@
-//! A workspace as people see it.
+//! The view of a workspace for its readers.
 
 use domain::Actor;
 use domain::ids::WorkspaceName;
@@ -9,44 +9,45 @@ use kube_types::workspace::WorkspaceNamespace;
 use crate::directory::WorkspaceRecord;
 use crate::quota::Amounts;
 
-/// A workspace as those see it who may.
+/// A workspace in the view of an actor that may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceInfo {
     pub name: WorkspaceName,
     pub uid: String,
-    /// The resourceVersion.
+    /// The `resourceVersion`.
     pub version: String,
     pub display_name: String,
-    /// Goes with its owner's account, and is not shared.
+    /// It belongs to one account, is deleted with it, and cannot be shared.
     pub personal: bool,
-    /// What the one who asks is in it.
+    /// The role of the requesting actor.
     pub role: Option<WorkspaceRole>,
     pub members: usize,
     pub invitations: usize,
-    /// The first is the workspace's own.
+    /// The first one is the namespace that was created with the workspace.
     pub namespaces: Vec<NamespaceInfo>,
     pub quota: Amounts,
     pub clusters: Vec<String>,
     pub ready: bool,
-    /// What is still missing, in the words of the conditions.
+    /// Why it is not ready: the message of a condition.
     pub message: Option<String>,
-    /// When it will be removed; until then it can be brought back.
+    /// When it will be deleted; until then it can be restored.
     pub removal: Option<Timestamp>,
-    /// It is being removed.
+    /// It is being deleted.
     pub leaving: bool,
     pub created: Timestamp,
 }
 
+/// A namespace of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
     pub name: String,
-    /// It is there, and ours.
+    /// It exists and is recorded as the workspace's own.
     pub made: bool,
     pub share: Amounts,
 }
 
 impl WorkspaceInfo {
-    /// `None` where the object has a name that no workspace of ours can have.
+    /// `None` if the object's name is not a valid workspace name.
     pub(super) fn of(workspace: &WorkspaceRecord, actor: &Actor) -> Option<Self> {
         let name: WorkspaceName = workspace.name.parse().ok()?;
         let namespace = |namespace: &WorkspaceNamespace| NamespaceInfo {

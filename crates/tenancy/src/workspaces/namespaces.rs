@@ -1,4 +1,4 @@
-//! The namespaces of a workspace besides its first.
+//! Further namespaces of a workspace.
 
 use domain::ids::{WorkspaceName, further_namespace, shortened};
 use domain::roles::Capability;
@@ -9,7 +9,7 @@ use super::{Claimant, Reissue, WorkspaceInfo};
 use crate::quota::{Amounts, shares_of};
 use crate::{Error, Tenancy};
 
-/// As many as the definition of a workspace allows.
+/// The limit of namespaces per workspace, as in the CRD.
 const MOST: usize = 50;
 
 impl Tenancy {
@@ -26,7 +26,7 @@ impl Tenancy {
         self.add_namespace_as(actor, name, word, share, Reissue::Refused, expected).await
     }
 
-    /// As [`Tenancy::add_namespace`], also with a retired name of another owner if an administrator of the platform confirms it.
+    /// Like [`Tenancy::add_namespace`], also with a retired name of another owner if an administrator of the platform confirms it.
     pub async fn add_namespace_as(
         &self,
         actor: &Actor,
@@ -49,7 +49,7 @@ impl Tenancy {
             if namespaces.iter().any(|other| other.name == namespace) {
                 return Err(super::taken(&namespace));
             }
-            // Its share is not free before it is gone.
+            // The share of the former namespace is in use until that is deleted.
             let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
             if records.any(|record| record.name == namespace) {
                 let message =
@@ -68,7 +68,7 @@ impl Tenancy {
         .await
     }
 
-    /// Takes a namespace away, with all that is in it. Its share goes back to the first, which cannot be taken away.
+    /// Removes a namespace with its content. Its share returns to the first namespace, which cannot be removed.
     pub async fn remove_namespace(
         &self,
         actor: &Actor,

@@ -1,7 +1,7 @@
-//! The end of a workspace, announced before it comes.
+//! Deletion of a workspace after a grace period.
 //!
-//! Deleting writes down the moment after which it will be removed. Until then nobody works in it, nothing of it is lost,
-//! and it can be brought back.
+//! A deletion first records the time after which the workspace will be removed. Until then members have no access, nothing is lost, and
+//! the workspace can be restored.
 
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
@@ -13,13 +13,13 @@ use kube_types::{Workspace, marks};
 use super::{WorkspaceInfo, is_personal};
 use crate::{Error, Tenancy};
 
-/// When it will be removed. What cannot be read is no date: nothing is removed by a slip.
+/// When it will be removed. `None` if the annotation cannot be parsed: nothing is removed by mistake.
 pub(crate) fn moment(workspace: &Workspace) -> Option<Timestamp> {
     workspace.annotations().get(marks::REMOVE_AFTER)?.parse().ok()
 }
 
 impl Tenancy {
-    /// Announces the end of a workspace: after the settings' grace, or `now`.
+    /// Schedules the removal of a workspace: after the grace period of the settings, or immediately with `now`.
     pub async fn delete_workspace(
         &self,
         actor: &Actor,
@@ -35,7 +35,7 @@ impl Tenancy {
                 let message = format!("workspace `{name}` is somebody's own, and goes with their account");
                 return Err(Error::Conflict(message));
             }
-            // Asking twice does not put it off; asking for it now does bring it forward.
+            // A repeated request does not postpone the removal; `now` brings it forward.
             let end = moment(workspace).map_or(end, |before| before.min(end));
             workspace.annotations_mut().insert(marks::REMOVE_AFTER.to_owned(), end.to_string());
             Ok(())
@@ -43,7 +43,7 @@ impl Tenancy {
         .await
     }
 
-    /// Brings a workspace back whose end was announced and has not come.
+    /// Cancels the scheduled removal of a workspace.
     pub async fn restore_workspace(
         &self,
         actor: &Actor,
@@ -58,6 +58,7 @@ impl Tenancy {
         .await
     }
 
+    /// The grace period of the settings.
     fn grace(&self) -> SignedDuration {
         SignedDuration::try_from(self.0.settings.removal_grace).unwrap_or(SignedDuration::MAX)
     }

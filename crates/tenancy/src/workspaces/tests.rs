@@ -1,4 +1,4 @@
-//! Workspaces from their making to their end.
+//! Workspaces from creation to removal.
 
 use domain::Kind;
 use futures::future::join_all;
@@ -81,7 +81,7 @@ async fn nobody_makes_more_than_ten_not_even_at_once() {
         staying.then_some(left.len())
     });
     assert!(left.await <= MOST_PER_PERSON + 1, "the personal one does not count");
-    // One after the other there is room for exactly ten.
+    // Sequential requests create exactly ten.
     let actor = stage.actor(&id);
     for n in 0..=MOST_PER_PERSON {
         drop(stage.tenancy.create_workspace(&actor, &format!("late-{n}"), "").await);
@@ -208,13 +208,13 @@ async fn without_the_cluster_one_still_sees_and_is_told_that_nothing_can_be_chan
         tenancy.kubeconfig(&actor).await.map(drop),
         tenancy.delete_user(&actor, &id, None).await.map(drop),
     ];
-    // The last one hangs on the workspace, which is known without asking.
+    // The last request is refused from the cache: the user is the only admin of a workspace.
     let kinds = refusals(refused.into());
     assert_eq!(kinds[..5], [Kind::Unavailable; 5]);
     assert_eq!(kinds[5], Kind::Conflict);
 }
 
-/// Removes a workspace at once, and waits until it is gone.
+/// Removes a workspace immediately, and waits until it is deleted.
 async fn remove(stage: &Stage, actor: &Actor, workspace: &str) {
     stage.tenancy.delete_workspace(actor, &name(workspace), true, None).await.unwrap();
     until("the workspace is gone", async || {
@@ -249,7 +249,7 @@ async fn retired_name_goes_to_its_owner_and_by_confirmation_of_an_administrator(
         (corp.made.len() == 1).then_some(())
     })
     .await;
-    // An attacker wants the name of the namespace for a workspace.
+    // A workspace cannot take the retired name of another workspace's namespace.
     let refused = tenancy.create_workspace(&other, "corp-prod", "").await.unwrap_err();
     assert_eq!(refused.to_string(), "the name `corp-prod` is taken");
     remove(&stage, &owner, "corp").await;
@@ -268,7 +268,7 @@ async fn retired_name_goes_to_its_owner_and_by_confirmation_of_an_administrator(
     let shown = tenancy.create_workspace(&admin, "corp", "").await.unwrap_err();
     assert_eq!(shown.kind(), Kind::Conflict);
     assert!(shown.to_string().contains("ClusterRoleBinding corp-views"), "{shown}");
-    // The owner has it again, and then the administrator.
+    // The owner can use the name again, and after that the administrator.
     tenancy.create_workspace(&owner, "corp", "").await.unwrap();
     until_ready(&stage, "corp").await;
     remove(&stage, &stage.actor(&id), "corp").await;

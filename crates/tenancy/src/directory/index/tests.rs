@@ -1,4 +1,4 @@
-//! Questions about the index.
+//! Queries of the index.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -16,7 +16,7 @@ fn id(number: u8) -> UserId {
     UserId::from_random([number; 10])
 }
 
-/// A User whose id stands in the status, made at that second.
+/// A User with its id in the status, created at that second.
 fn user(name: &str, number: u8, email: &str, made: i64) -> User {
     let mut user = User::new(name, UserSpec { email: email.to_owned(), ..UserSpec::default() });
     user.metadata.creation_timestamp = Some(Time(Timestamp::from_second(made).unwrap()));
@@ -71,7 +71,7 @@ fn a_name_that_two_claim_is_the_older_ones_until_it_is_gone() {
     index.user_deleted("early");
     assert_eq!(name_of(index.by_login("ana@example.com")), Some("late"));
 
-    // Nobody takes over an id by announcing it.
+    // An annotation does not take over an assigned id.
     let mut thief = user("thief", 0, "", 1);
     thief.status = None;
     thief.annotations_mut().insert(marks::TENANT_ID.to_owned(), id(1).to_string());
@@ -156,7 +156,7 @@ fn a_secret_of_another_type_proves_nothing() {
     assert!(index.tokens.is_empty() && index.tokens_of.is_empty() && index.credentials.is_empty());
 }
 
-/// Everything that can be asked, as text.
+/// The results of all queries, as text.
 fn picture(index: &Index) -> String {
     let mut lines = Vec::new();
     for number in 0..4 {
@@ -199,7 +199,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// What is known does not depend on how it came about.
+    /// The result does not depend on the order of events.
     #[test]
     fn the_index_is_that_of_the_objects_that_there_are(steps in vec(step(), 0..40)) {
         let mut index = Index::default();

@@ -1,8 +1,8 @@
-//! Requests as OpenSSL makes them.
+//! Certificate requests as OpenSSL creates them.
 
 use super::*;
 
-/// As a kubelet asks.
+/// A kubelet's request.
 const KUBELET_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIHuMIGWAgEAMDQxFTATBgNVBAoMDHN5c3RlbTpub2RlczEbMBkGA1UEAwwSc3lz
@@ -13,7 +13,7 @@ pjRGdngOXIR/auI49ZotAiALw0I8CYZr3I2bKtHMaqCsHHjBmew9aQr2bv6ruEJ2
 6A==
 -----END CERTIFICATE REQUEST-----
 ";
-/// As OpenYurt's hub asks: three organizations.
+/// A request of OpenYurt's hub, with three organizations.
 const HUB_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBMDCB1wIBADB1MRkwFwYDVQQKDBBvcGVueXVydDp5dXJ0aHViMRUwEwYDVQQK
@@ -25,7 +25,7 @@ IBoF3csUAuf5EHUdloWvJi9ocasGTUQIO/3lv2kWhgsPAiEAyffUXWI5bi9T4e6t
 /y8HOKdMrfwiU11oFTDScpDkFpY=
 -----END CERTIFICATE REQUEST-----
 ";
-/// With a unit.
+/// With an organizational unit.
 const UNIT: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIH7MIGiAgEAMEAxFTATBgNVBAoMDHN5c3RlbTpub2RlczEKMAgGA1UECwwBeDEb
@@ -36,7 +36,7 @@ z7Wf9zl5C7AtFVuvGEvfgl9ZEnKOo6nwtVKUQAIgH7McJSxOWVT0WuEWDls6tN/D
 PgJp19WNdhZ6kxVPgiI=
 -----END CERTIFICATE REQUEST-----
 ";
-/// With two names.
+/// With two common names.
 const TWO: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBDDCBswIBADBRMRUwEwYDVQQKDAxzeXN0ZW06bm9kZXMxGzAZBgNVBAMMEnN5
@@ -69,7 +69,7 @@ A0gAMEUCIQCS2tMmyWeOKfzvbUn/P9sitQc2yHL5lvILdSPciWFC1wIgE0GRWGZC
 4dweKZTIsybwfX1kZVKt8y7y/7ID6uE+jI8=
 -----END CERTIFICATE REQUEST-----
 ";
-/// Signed by no key that is known.
+/// With an invalid signature.
 const FORGED: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIHuMIGWAgEAMDQxFTATBgNVBAoMDHN5c3RlbTpub2RlczEbMBkGA1UEAwwSc3lz

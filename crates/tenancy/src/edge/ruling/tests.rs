@@ -1,4 +1,4 @@
-//! Every rule by itself: a request that is right but for one thing.
+//! One case for every rule: a valid request with one change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -10,7 +10,7 @@ use super::*;
 const ID: &str = "uaaaaaaaaaa";
 const NODE: &str = "uaaaaaaaaaa-edge-1";
 
-/// All that a ruling looks at, so that a row can spoil one thing.
+/// A valid case, of which a row changes one thing.
 struct Case {
     asked: Asked,
     token: Option<JoinToken>,
@@ -96,14 +96,14 @@ fn ruling_account(case: &Case) -> Option<Account<'_>> {
     })
 }
 
-/// What is asked of the hub's certificate.
+/// Changes the request to the hub's.
 fn by_the_hub(case: &mut Case) {
     case.asked.signer = CLIENT.to_owned();
     let organizations = ["openyurt:tenant:uaaaaaaaaaa", "openyurt:yurthub", "system:nodes"];
     case.asked.subject = Some(subject(NODE, &organizations));
 }
 
-/// The account has let this node in, by this token.
+/// The account has admitted this node with this token.
 fn let_in(case: &mut Case, requests: &[&str]) {
     let token = case.token.as_mut().unwrap();
     token.let_in.push(NODE.to_owned());
@@ -227,7 +227,7 @@ fn every_reason_has_a_row() {
         Replayed,
         TooManyNodes,
     ];
-    // `NodeGone` is said of nodes that renew their certificate, `SignedTooLong` of what was granted otherwise.
+    // `NodeGone` is for renewals, `SignedTooLong` for requests that the rules granted.
     for denial in all {
         assert!(ROWS.iter().any(|(.., expected)| *expected == Err(denial)), "{denial:?}");
         assert!(!denial.to_string().is_empty() && denial.reason().chars().all(char::is_alphanumeric));

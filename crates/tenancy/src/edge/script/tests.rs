@@ -1,4 +1,4 @@
-//! The scripts as people get them, and as a shell reads them.
+//! Snapshots of the scripts, and runs of them in a shell.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,14 +37,14 @@ fn the_scripts_as_people_get_them() {
     insta::assert_snapshot!(text.join("\n----\n"));
 }
 
-/// A program in `folder` that a script can find.
+/// Writes a program into `folder` for the script to call.
 fn program(folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);
     fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What a shell does with the script, where these are the first programs that it finds.
+/// Runs the script in a shell with these programs first in `PATH`.
 fn run(script: &str, programs: &[(&str, &str)]) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     program(folder.path(), "id", "echo 0");
@@ -115,7 +115,7 @@ fn node_name_is_the_accounts_prefix_and_the_host_name() {
 
 #[test]
 fn what_is_fetched_is_run_only_where_it_is_what_it_should_be() {
-    // Writes what would have been fetched where it was asked to.
+    // Writes the download to the requested file.
     let curl = "while [ \"$1\" != -o ]; do shift; done\nprintf '#!/bin/sh\\necho ran \"$@\"\\n' > \"$2\"\necho \"from $3\"";
     let sum = "6b9d1a3ab0f9a3cd7b03d8bb3e0da7a6dc8a6c5d12ba4e3d7e1ec5ecb9c0a7d1";
     let right = {

@@ -1,4 +1,4 @@
-//! The fate of a record, by what is known of its Node.
+//! Decision about a node record, by the state of its Node.
 
 use super::*;
 
@@ -44,10 +44,10 @@ fn node_is_created_again_awaited_and_given_up() {
         (&granted,  Some(node(false, false)), now(), Fate::Await { until }),
         (&granted,  Some(node(false, false)), until, Fate::Drop),
         (&granted,  Some(node(true, true)),   now(), Fate::Drop),
-        // Deleted: created again, however long ago it was let in.
+        // Deleted: recreated, however long ago it was admitted.
         (&granted,  None,                     now(), Fate::Create),
         (&granted,  None,                     until, Fate::Create),
-        // Never there.
+        // Never reported.
         (&new,      None,                     now(), Fate::Create),
         (&new,      None,                     until, Fate::Drop),
         (&returned, Some(node(true, false)),  now(), Fate::Keep),

@@ -1,4 +1,4 @@
-//! Certificates of tenants' nodes: approved by nobody but the platform, and for no longer than a day.
+//! Certificates of tenants' nodes: only the platform approves them, and for at most a day.
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
@@ -50,7 +50,7 @@ async fn controller_approves_requests_of_tenants_nodes_in_place_of_the_platform(
     let joined = async || appear(&world, own).await;
     run_until(&world, &clock, "joined", joined).await;
 
-    // From here on no platform runs.
+    // No controller of the platform runs from here on.
     ask_for(&world, &token, "uaaaaaaaaaa-edge-2").await;
     for (node, name) in [(own, "renewal"), (own, "denied"), ("cloud-1", "cloud")] {
         ask_as(kubelet(&world, node), KUBELET, name, &request(node, Some("system:nodes"))).await;
@@ -72,13 +72,13 @@ async fn controller_approves_requests_of_tenants_nodes_in_place_of_the_platform(
         }
         assert_eq!(answer(&world, name).await, None, "{name}");
     }
-    // Others may deny, approve for the operator's nodes, and an administrator may approve.
+    // Other approvers may deny, and approve for operators' nodes; an administrator may approve.
     decide(&controller, "denied", "Denied").await.unwrap();
     decide(&controller, "cloud", "Approved").await.unwrap();
     decide(&world.admin(), "renewal", "Approved").await.unwrap();
 }
 
-/// A certificate as a signer makes it, which is valid for so long.
+/// A certificate with this lifetime, as a signer issues it.
 fn certificate(lifetime: SignedDuration) -> ByteString {
     let mut params = CertificateParams::default();
     let now = std::time::SystemTime::now();
@@ -93,7 +93,7 @@ async fn requests_without_a_lifetime_are_denied_when_the_cluster_signs_for_a_yea
     two(&world, &clock, 3).await;
     let token = join_token(&world, &clock, ID, None).await;
     let (node, signed) = ("uaaaaaaaaaa-edge-1", "csr-uaaaaaaaaaa-edge-1");
-    // The embedded cluster signs for a day at most: this is what another makes of an approved request.
+    // The embedded cluster signs for a day at most, so the test writes the certificate of another signer.
     ask_for(&world, &token, node).await;
     let csrs: Api<CertificateSigningRequest> = Api::all(world.admin());
     let year = certificate(SignedDuration::from_hours(365 * 24));
@@ -123,7 +123,7 @@ async fn requests_without_a_lifetime_are_denied_when_the_cluster_signs_for_a_yea
     let message = denied[0].message.as_deref().unwrap();
     assert!(message.contains("--cluster-signing-duration=24h"), "{message}");
 
-    // The administrator has corrected it: the old certificate does not bring the record back.
+    // The administrator has fixed it and deleted the record: the old certificate does not recreate it.
     clock.advance(SignedDuration::from_mins(20));
     maps.delete("node-certificates", &DeleteParams::default()).await.unwrap();
     ask_for_seconds("uaaaaaaaaaa-edge-4", None).await;

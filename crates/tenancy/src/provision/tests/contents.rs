@@ -1,4 +1,4 @@
-//! What the platform keeps for a workspace goes with it, and with a namespace what is in that one.
+//! Removal of objects that the platform keeps for a workspace or one of its namespaces.
 
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, ResourceQuota};
 use kube_types::{HelmPackage, HelmRepo, HelmRequest};
@@ -61,7 +61,7 @@ pub(super) async fn give_token(world: &World, id: &str, scopes: &str) {
         .await;
 }
 
-/// Packages that these workspaces read, given by UID.
+/// Packages with these workspaces, given by UID, as readers.
 async fn keep_packages(world: &World, packages: &[(&str, &[&str])]) {
     let own = "longshore.dev/v1alpha1";
     let package = |(name, readers): &(&str, &[&str])| {
@@ -77,7 +77,7 @@ async fn keep_packages(world: &World, packages: &[(&str, &[&str])]) {
     world.apply(packages.iter().map(package)).await;
 }
 
-/// The names of what the platform keeps for workspaces.
+/// The names of objects that the platform keeps for workspaces.
 pub(super) async fn kept(world: &World) -> Vec<String> {
     let all = ListParams::default();
     let mut names: Vec<String> = Vec::new();
@@ -163,7 +163,7 @@ async fn removed_namespace_takes_its_requests_and_retires_its_name() {
     assert_eq!(retired(&world).await, ["acme-test"]);
 }
 
-/// Somebody deletes a namespace beside the platform, and then it is taken out of the spec: its name is not free for the next tenant.
+/// A namespace is deleted with kubectl, and then removed from the spec: its name is not free for the next tenant.
 #[tokio::test]
 async fn namespace_deleted_by_kubectl_retires_its_name_and_stops_its_reissue() {
     let (world, clock) = (world().await, HeldClock::new());
@@ -182,7 +182,7 @@ async fn namespace_deleted_by_kubectl_retires_its_name_and_stops_its_reissue() {
     assert_eq!(retired(&world).await, ["acme-test"]);
 }
 
-/// As above, while the namespace is still being deleted.
+/// The same while the namespace is still being deleted.
 #[tokio::test]
 async fn namespace_that_is_being_deleted_retires_its_name_when_it_is_taken_out() {
     let (world, clock) = (world().await, HeldClock::new());
@@ -201,7 +201,7 @@ async fn namespace_that_is_being_deleted_retires_its_name_when_it_is_taken_out()
     until_reached(&world, &Fault::none(), &clock, "retired", is_retired).await;
 }
 
-/// A tenant keeps a claim alive by a finalizer of its own: the storage is still used.
+/// A tenant's finalizer retains a `PersistentVolumeClaim`: its storage is still in use.
 #[tokio::test]
 async fn share_of_a_removed_namespace_returns_when_it_is_gone() {
     let (world, clock) = (world().await, HeldClock::new());

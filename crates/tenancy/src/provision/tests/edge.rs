@@ -1,4 +1,4 @@
-//! Machines that join accounts, and accounts whose time is over.
+//! Machines that join accounts, and accounts that expire.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -12,12 +12,12 @@ use crate::edge::token::{self, JOINERS, JoinToken};
 
 pub(super) const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// The cluster takes a token away when it is over by its own clock, which is the machine's.
+/// A manual clock that starts at the system time: the cluster expires bootstrap tokens by the system clock.
 pub(super) fn clock_of_tokens() -> HeldClock {
     HeldClock::at(jiff::Timestamp::now())
 }
 
-/// A token of an account, as a login makes it.
+/// A join token of an account.
 pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool: Option<&str>) -> JoinToken {
     let now = domain::clock::Clock::now(clock);
     let token = JoinToken::mint(&id.parse().unwrap(), None, pool, now);
@@ -25,14 +25,14 @@ pub(super) async fn join_token(world: &World, clock: &HeldClock, id: &str, pool:
     token
 }
 
-/// Whoever has the token, as Kubernetes knows them.
+/// A client that authenticates with the token.
 pub(super) fn joiner(world: &World, token: &JoinToken) -> kube::Client {
     let group = token::group(&token.owner);
     let groups = ["system:bootstrappers", JOINERS, &group, "system:authenticated"];
     world.of(&format!("system:bootstrap:{}", token.id), &groups)
 }
 
-/// What a kubelet sends; `organization` as it should be is `system:nodes`.
+/// A kubelet's certificate request. A valid `organization` is `system:nodes`.
 pub(super) fn request(node: &str, organization: Option<&str>) -> String {
     let mut subject = DistinguishedName::new();
     subject.push(DnType::CommonName, format!("system:node:{node}"));
@@ -44,7 +44,7 @@ pub(super) fn request(node: &str, organization: Option<&str>) -> String {
     params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
 }
 
-/// What yurthub of `uaaaaaaaaaa-edge-1` sends, as OpenSSL makes it: three organizations.
+/// The certificate request of yurthub on `uaaaaaaaaaa-edge-1`, created by OpenSSL, with three organizations.
 const HUB_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBPTCB5AIBADCBgTEZMBcGA1UECgwQb3Blbnl1cnQ6eXVydGh1YjEVMBMGA1UE
@@ -57,7 +57,7 @@ APOwD2BgpoQOajBAkLnVP/+cvswVMihZbBUkQUS+1lCm
 -----END CERTIFICATE REQUEST-----
 ";
 
-/// Asks for a certificate under that name of the request.
+/// Creates a certificate request with this object name.
 pub(super) async fn ask(world: &World, token: &JoinToken, name: &str, pem: &str) {
     ask_as(joiner(world, token), KUBELET, name, pem).await;
 }
@@ -88,7 +88,7 @@ pub(super) async fn ask_for(world: &World, token: &JoinToken, node: &str) {
     ask(world, token, &format!("csr-{node}"), &request(node, Some("system:nodes"))).await;
 }
 
-/// What was said to a request.
+/// The decision on a request: type and reason.
 pub(super) async fn answer(world: &World, name: &str) -> Option<String> {
     let csr: CertificateSigningRequest = get(world, name).await?;
     let said = csr.status?.conditions?.into_iter().find(|said| said.type_ != "Failed")?;
@@ -99,14 +99,14 @@ pub(super) fn kubelet(world: &World, node: &str) -> kube::Client {
     world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"])
 }
 
-/// The machine has its certificate, and its kubelet reports to the Node that the platform created.
+/// Waits for the certificate, then reports as the kubelet to the Node that the platform created.
 pub(super) async fn appear(world: &World, node: &str) -> Option<()> {
     let said = answer(world, &format!("csr-{node}")).await?;
     assert_eq!(said, "Approved Joined", "{node}");
     report(world, node).await
 }
 
-/// What a kubelet reports, where there is a Node.
+/// Reports the kubelet's status if the Node exists.
 async fn report(world: &World, node: &str) -> Option<()> {
     let found: Node = get(world, node).await?;
     if found.status.and_then(|status| status.node_info).is_none_or(|info| info.kubelet_version.is_empty()) {
@@ -122,7 +122,7 @@ async fn report(world: &World, node: &str) -> Option<()> {
     Some(())
 }
 
-/// The Node of a tenant's machine that registers itself, with these taints of the tenant's.
+/// The Node of a tenant's machine that registers itself, with these effects of the tenant's taint.
 fn registering(node: &str, tenant: &str, effects: &[&str]) -> Node {
     let taints: Vec<Value> = effects
         .iter()
@@ -142,7 +142,7 @@ pub(super) async fn nodes_of(world: &World, user: &str) -> (i64, Vec<String>) {
     (status.node_num, status.nodes)
 }
 
-/// Whose a node is, by its label and by its taint.
+/// The owner of a node by its label and by its taint.
 pub(super) fn marks_of(node: &Node) -> (Option<String>, Option<String>) {
     let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
     let of = |effect: &str| {
@@ -153,7 +153,7 @@ pub(super) fn marks_of(node: &Node) -> (Option<String>, Option<String>) {
     (node.labels().get(marks::TENANT).cloned(), of("NoSchedule"))
 }
 
-/// Two accounts that are ready, with so many nodes each.
+/// Two ready accounts, with this limit of nodes each.
 pub(super) async fn two(world: &World, clock: &HeldClock, nodes: i64) {
     for (name, id) in [("ana", ID), ("ben", OTHER)] {
         let mut user = user(name, Some(id));
@@ -164,7 +164,7 @@ pub(super) async fn two(world: &World, clock: &HeldClock, nodes: i64) {
     until_reached(world, &Fault::none(), clock, "ready", ready).await;
 }
 
-/// Without a fault; what goes wrong is told with the test that fails.
+/// Runs the controllers without faults until `reached` holds.
 pub(super) async fn run_until(
     world: &World,
     clock: &HeldClock,
@@ -207,7 +207,7 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
     let csr: CertificateSigningRequest = get(&world, "csr-uaaaaaaaaaa-edge-1").await.unwrap();
     assert!(csr.status.unwrap().certificate.is_some());
 
-    // Everything that is denied, each for its own reason; and a second that is not.
+    // One request for each reason of denial, and a second valid one.
     ask(&world, &anas, "replayed", &one).await;
     ask(&world, &bens, "anothers", &request("uaaaaaaaaaa-edge-1", Some("system:nodes"))).await;
     ask(&world, &bens, "of-the-cloud", &request("cloud-1", Some("system:nodes"))).await;
@@ -240,7 +240,7 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
     }
     assert_eq!(nodes_of(&world, "ben").await, (0, Vec::new()));
 
-    // The second never reports: its Node goes after an hour. The first is deleted, and created again; then it leaves.
+    // The second never reports: its Node is deleted after an hour. The first is deleted and recreated; then it leaves.
     delete::<Node>(&world, "uaaaaaaaaaa-edge-1").await;
     let before = node.uid();
     let again = async || {
@@ -264,7 +264,7 @@ async fn a_machine_becomes_a_node_of_its_account_and_of_no_other() {
         (gone && nodes_of(&world, "ana").await == (0, Vec::new())).then_some(())
     };
     run_until(&world, &clock, "both slots are free", free).await;
-    // The machine still has its certificate, which is void without its Node.
+    // The machine still has its certificate, which is invalid without its Node.
     let machine: Api<Node> = Api::all(kubelet(&world, "uaaaaaaaaaa-edge-1"));
     let tainted = &["NoSchedule", "NoExecute"][..];
     for (tenant, effects) in [(ID, &[][..]), (ID, &["NoSchedule"]), (OTHER, tainted), (ID, tainted)] {
@@ -291,7 +291,7 @@ async fn a_node_renews_its_certificate_for_as_long_as_it_is_its_accounts() {
         (nodes_of(&world, "ana").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "counted", counted).await;
-    // Without the token, and with as many nodes as the account may have. One that is nobody's is left to others.
+    // Renewal needs neither the token nor a free slot. A request of a node of no account is left to other approvers.
     delete_token(&world, &token).await;
     clock.advance(SignedDuration::from_mins(5));
     let own = |node: &str| request(node, Some("system:nodes"));
@@ -337,7 +337,7 @@ async fn the_proxy_beside_a_kubelet_finds_the_token_of_its_accounts_namespace() 
     assert_eq!(found.type_.as_deref(), Some("kubernetes.io/service-account-token"));
     assert_eq!(found.annotations()["kubernetes.io/service-account.name"], "default");
     assert_eq!(secret(OTHER).await, None);
-    // It is there again with the next certificate, for whoever took it away.
+    // The next certificate recreates a deleted Secret.
     Api::<Secret>::namespaced(world.admin(), ID)
         .delete("yurthub-token", &kube::api::DeleteParams::default())
         .await
@@ -356,7 +356,7 @@ async fn older_node_keeps_its_name_and_a_full_registry_keeps_no_machine_away() {
     let (world, clock) = (world().await, clock_of_tokens());
     two(&world, &clock, 2).await;
     let now = domain::clock::Clock::now(&clock);
-    // About as many names as one ConfigMap holds, with its managed fields.
+    // About the number of names that one ConfigMap can hold, with its managed fields.
     let name = |number: usize| format!("{number:0>200}");
     let many = (0..2_400).map(|number| (name(number), OTHER.parse().unwrap(), now));
     let map = crate::edge::names::older(many.chain([("edge-1".to_owned(), ID.parse().unwrap(), now)]));
@@ -428,7 +428,7 @@ async fn requests_that_are_not_by_our_tokens_are_left_to_others() {
         "metadata": {"name": "foreign"},
         "spec": {
             "request": k8s_openapi::ByteString(pem.into_bytes()), "usages": ["digital signature", "client auth"],
-            // No signer of the cluster's own, which would approve it.
+            // Not a built-in signer, which would approve it.
             "signerName": "example.com/nodes",
         },
     }))
@@ -463,7 +463,7 @@ async fn join_token_reads_its_own_requests_and_no_others() {
     assert!(forbidden(requests.list(&by_name(theirs)).await.unwrap_err()));
     assert!(forbidden(requests.get(theirs).await.unwrap_err()));
     assert!(forbidden(requests.list(&ListParams::default()).await.unwrap_err()));
-    // The roles go with the token.
+    // The roles are deleted with the token.
     delete_token(&world, &anas).await;
     let fault = Fault::none();
     tenancy(&world, &fault, &clock).await.unwrap().sweep_edge().await.unwrap();
@@ -519,7 +519,7 @@ async fn says(world: &World, kind: &str) -> Option<bool> {
     Some(progress::condition(&status.conditions, kind)?.status == "True")
 }
 
-/// Everything at the edge that an account can have: a token, a request, a node, a pool.
+/// All edge objects of an account: a token, a request, a node, a pool.
 pub(super) async fn equip(world: &World, clock: &HeldClock, id: &str, node: &str) -> JoinToken {
     let token = join_token(world, clock, id, None).await;
     ask_for(world, &token, node).await;
@@ -529,7 +529,7 @@ pub(super) async fn equip(world: &World, clock: &HeldClock, id: &str, node: &str
     token
 }
 
-/// What is left of what [`equip`] gave.
+/// Which of the objects of [`equip`] still exist.
 pub(super) async fn equipment(world: &World, id: &str, node: &str) -> [bool; 4] {
     let tokens = ListParams::default().labels(&format!("{}={id}", marks::TENANT));
     [
@@ -552,7 +552,7 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
         (nodes_of(&world, "ana").await.0 == 1 && nodes_of(&world, "ben").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "both have a node", both).await;
-    // Somebody labelled a node by hand: that makes it nobody's.
+    // A label that was added by hand does not make a node the account's.
     let labelled = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cloud-1", "labels": {marks::TENANT: ID}}});
     world.apply([labelled]).await;
 
@@ -577,7 +577,7 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
     };
     run_until(&world, &clock, "open again", open).await;
 
-    // A clock that is wrong for a while takes nothing away.
+    // A temporarily wrong clock deletes nothing.
     clock.advance(DAY * 365);
     run_until(&world, &clock, "expired by a wrong clock", expired).await;
     clock.advance(-DAY * 365);
@@ -595,11 +595,11 @@ async fn an_account_is_warned_expires_is_prolonged_and_goes() {
     is_whole(&world, OTHER).await;
     assert!(get::<Node>(&world, "cloud-1").await.is_some());
 
-    // The machine of the account that is gone comes back: nobody's pods go there, and nobody else gets its name.
+    // A machine of the deleted account returns: no pods of others run there, and no other account gets its name.
     let lost = registering("uaaaaaaaaaa-edge-1", ID, &["NoSchedule", "NoExecute"]);
     let refused = Api::all(kubelet(&world, "uaaaaaaaaaa-edge-1")).create(&PostParams::default(), &lost).await;
     assert!(matches!(refused, Err(kube::Error::Api(status)) if status.code == 403), "its credential is void");
-    // On a cluster that does not check that, it can.
+    // On a cluster without that check, it can register.
     Api::all(world.admin()).create(&PostParams::default(), &lost).await.unwrap();
     let kept_away = async || {
         let node: Node = get(&world, "uaaaaaaaaaa-edge-1").await?;
@@ -615,7 +615,7 @@ async fn an_account_that_never_becomes_one_goes_after_an_hour_and_takes_nothing(
     manifests::apply(&world.admin()).await.unwrap();
     let foreign = foreign_namespace(&world, ID, json!({})).await;
     create(&world, &user("ana", Some(ID))).await;
-    // Disabled is not the same, and an administrator is let be.
+    // A disabled account and an administrator stay, although neither is ready.
     let (mut ben, mut eve) = (user("ben", Some(OTHER)), user("eve", Some("ucccccccccc")));
     ben.spec.disabled = true;
     eve.spec.platform_roles = vec!["admin".to_owned()];
@@ -625,7 +625,7 @@ async fn an_account_that_never_becomes_one_goes_after_an_hour_and_takes_nothing(
     }
     let told = async || says(&world, "Ready").await.map(drop);
     run_until(&world, &clock, "told", told).await;
-    // A server that was not there for an hour has not tried for an hour.
+    // The hour counts from the start of the controllers: a server that was down for an hour has not tried for an hour.
     clock.advance(SignedDuration::from_hours(2));
     let mut begun = None;
     let gone = async || {

@@ -1,4 +1,4 @@
-//! What goes on around the controllers: others' namespaces, a silent cluster, many at once.
+//! Controllers under adverse conditions: foreign namespaces, an unresponsive cluster, many concurrent accounts.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::*;
 async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
     let (world, clock) = (world().await, HeldClock::new());
     let foreign = foreign_namespace(&world, "acme", json!({})).await;
-    // Ours by its label and nothing else.
+    // It has our label, but not the UID of the workspace.
     let labelled = foreign_namespace(&world, "acme-test", json!({marks::WORKSPACE: "acme"})).await;
     let mut acme = workspace("acme", &[(ID, "admin")]);
     let further = |name: &str| WorkspaceNamespace { name: name.to_owned(), ..WorkspaceNamespace::default() };
@@ -26,7 +26,7 @@ async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
     is_untouched(&world, &labelled).await;
     assert_eq!(names::<ResourceQuota>(&world, "kube-public").await, Vec::<String>::new());
     is_whole(&world, "acme-well").await;
-    // It is somebody else's, also when it goes.
+    // It stays untouched when it leaves the spec.
     patch::<Workspace>(&world, "acme", json!({"spec": {"namespaces": [{"name": "acme"}]}})).await;
     delete::<Namespace>(&world, "acme").await;
     until("the namespace is gone", async || get::<Namespace>(&world, "acme").await.is_none().then_some(()))
@@ -36,7 +36,7 @@ async fn a_namespace_of_somebody_else_is_left_alone_until_it_is_gone() {
     is_untouched(&world, &labelled).await;
 }
 
-/// Somebody has a namespace that is called like an id.
+/// A foreign namespace is named like an account's id.
 #[tokio::test]
 async fn an_account_says_what_it_waits_for() {
     let (world, clock) = (world().await, HeldClock::new());
@@ -61,7 +61,7 @@ async fn a_namespace_in_the_place_of_ours_is_never_ours() {
     delete::<Namespace>(&world, "acme").await;
     until("the namespace is gone", async || get::<Namespace>(&world, "acme").await.is_none().then_some(()))
         .await;
-    // Somebody restores it, with all its marks.
+    // A client recreates the namespace with its labels and annotations, but it gets another UID.
     let labels = serde_json::to_value(ours.labels()).unwrap();
     let annotations = serde_json::to_value(ours.annotations()).unwrap();
     foreign_namespace(&world, "acme", labels).await;
@@ -107,10 +107,10 @@ async fn a_cluster_that_falls_silent_is_waited_for() {
         fault.turn(line);
         let name = format!("after-{line:?}").to_lowercase();
         create(&world, &workspace(&name, &[(ID, "admin")])).await;
-        // The silence lasts longer than patience does.
+        // The silence lasts longer than the request timeout.
         tokio::time::sleep(patience * 2).await;
         assert!(get::<Namespace>(&world, &name).await.is_none());
-        // What hung is given up by whoever asked, and a watch that hung is cut by the network in the end.
+        // Requests have timed out by now. A watch without a timeout ends when the network drops the connection.
         fault.turn(Line::Cut);
         fault.turn(Line::Sound);
         until("ready", async || is_ready(&world, &name).await).await;
@@ -118,7 +118,7 @@ async fn a_cluster_that_falls_silent_is_waited_for() {
     }
 }
 
-/// Every account of fifty is ready, and one alone within the goal on a quiet machine.
+/// Fifty concurrent accounts become ready. Prints the durations for one account and for fifty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_at_once_are_all_served() {
     let (world, clock) = (world().await, HeldClock::new());

@@ -1,4 +1,4 @@
-//! What tenants try against what holds them in their place: each answered by Kubernetes itself.
+//! Attempts of tenants to escape their restrictions, each refused by Kubernetes itself.
 
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, ResourceQuota};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -7,7 +7,7 @@ use kube::discovery::ApiResource;
 
 use super::*;
 
-/// A workspace with everything, whose administrator is a person by each of the doors that they have.
+/// A cluster with a provisioned workspace and its admin.
 async fn stage() -> World {
     let world = world().await;
     create(&world, &workspace("acme", &[(ID, "admin")])).await;
@@ -28,7 +28,7 @@ fn tenants(world: &World) -> Vec<(&'static str, kube::Client)> {
     ]
 }
 
-/// Whether Kubernetes said no, by roles or by policy.
+/// Asserts that Kubernetes refused the request, by RBAC or by policy.
 fn refused<T: std::fmt::Debug>(what: &str, answer: Result<T, kube::Error>) {
     match answer {
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
@@ -100,18 +100,18 @@ async fn nobody_gives_away_more_than_they_have_or_takes_our_marks() {
     let secrets = json!({"metadata": {"name": "x"}, "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]}]});
     #[rustfmt::skip]
     let rows = [
-        // who gets more than the giver has
+        // more rights than the client has
         ("RoleBinding", rbac, binding("x", "cluster-admin", own.clone())),
         ("RoleBinding", rbac, binding("x", "admin", own.clone())),
         ("Role", rbac, secrets),
-        // who is no member
+        // subjects that are no members
         ("RoleBinding", rbac, binding("x", "longshore-ws-developer", friend)),
         ("RoleBinding", rbac, binding("x", "longshore-ws-developer", foreign)),
-        // our marks
+        // labels of the platform
         ("ConfigMap", "v1", marked(marks::PROVISIONED, "true")),
         ("ConfigMap", "v1", marked(marks::WORKSPACE, "other")),
         ("ConfigMap", "v1", marked(marks::ACCOUNT, OTHER)),
-        // not theirs at all
+        // kinds that tenants may not write
         ("ResourceQuota", "v1", json!({"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1000"}}})),
         ("LimitRange", "v1", json!({"metadata": {"name": "x"}, "spec": {"limits": []}})),
     ];
@@ -121,7 +121,7 @@ async fn nobody_gives_away_more_than_they_have_or_takes_our_marks() {
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "acme", &resource);
             refused(&format!("{who}: {content}"), api.create(&PostParams::default(), &object).await);
         }
-        // What is theirs they may do.
+        // Permitted writes succeed.
         for (kind, group_version, content) in [
             ("RoleBinding", rbac, binding("mine", "longshore-ws-viewer", own.clone())),
             ("ConfigMap", "v1", marked(marks::WORKSPACE, "acme")),
@@ -133,7 +133,7 @@ async fn nobody_gives_away_more_than_they_have_or_takes_our_marks() {
                 .unwrap_or_else(|error| panic!("{who}: {error}"));
             api.delete(&object.name_any(), &DeleteParams::default()).await.unwrap();
         }
-        // And nothing in another place.
+        // No access to other namespaces.
         for place in ["default", "kube-system", SYSTEM_NAMESPACE] {
             refused(
                 who,
@@ -156,7 +156,7 @@ async fn pods_stay_off_the_nodes_of_others() {
     let tenant = |value: &str| json!({"tolerations": [{"key": "openyurt/tenant", "value": value, "effect": "NoSchedule"}]});
     #[rustfmt::skip]
     let rows = [
-        // in their own namespace, in a shared one
+        // (in the tenant's own namespace, in a shared one)
         (json!({}), true, true),
         (json!({"tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]}), true, true),
         (tenant(ID), true, false),
@@ -184,7 +184,7 @@ async fn pods_stay_off_the_nodes_of_others() {
     }
 }
 
-/// Creates each object as somebody who may create it: who is refused and why, and what is created, is in the row.
+/// Creates an object with the client's rights. Returns the message of a refusal as the error.
 async fn created(
     client: &kube::Client,
     name: &str,
@@ -205,7 +205,7 @@ async fn created(
 async fn workspace_claims_priority_ports_addresses_and_open_networks() {
     let world = stage().await;
     let (_, client) = tenants(&world).remove(0);
-    // Pod Security refuses ports of nodes first: here the policy is meant.
+    // Pod Security would refuse ports of nodes before the tested policy.
     let privileged = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}});
     patch::<Namespace>(&world, "acme", privileged).await;
     let pod = |extra: Value| {
@@ -278,7 +278,7 @@ async fn workspace_claims_priority_ports_addresses_and_open_networks() {
     }
     let allow: Vec<&str> =
         kube_types::workspace::Allowance::ALL.iter().map(|allowance| allowance.as_str()).collect();
-    // A new workspace has no load balancers.
+    // The default quota permits no load balancers.
     let quota = json!({"services.loadbalancers": "5", "services.nodeports": "5"});
     patch::<Workspace>(&world, "acme", json!({"spec": {"allow": allow, "quota": quota}})).await;
     let quotas: Api<ResourceQuota> = Api::namespaced(world.admin(), "acme");
@@ -354,7 +354,7 @@ async fn workspace_that_is_allowed_host_ports_takes_over_its_nodes() {
             (is, expected) => panic!("{name}: {is:?}, not {expected:?}"),
         }
     }
-    // Containers that are added later are held to the same.
+    // Ephemeral containers are restricted in the same way.
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(world.admin(), "acme");
     let debug = json!({"spec": {"ephemeralContainers": [{"name": "e", "image": "a", "securityContext": {"privileged": true}}]}});
     let debugged =
@@ -368,7 +368,7 @@ async fn workspace_that_is_allowed_host_ports_takes_over_its_nodes() {
     patch::<Workspace>(&world, "acme", json!({"spec": {"allow": []}})).await;
     until_reached(&world, &fault, &clock, "not allowed", async || level("baseline").await).await;
 
-    // Manifests of an older version have no such policy: Pod Security stays.
+    // Manifests of an older version lack the policy: Pod Security stays in force.
     let bindings: Api<k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding> =
         Api::all(world.admin());
     bindings.delete("longshore-host-ports", &DeleteParams::default()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Killed after every single write: the next server ends in the right state, and nothing of others was touched.
+//! Kills the server after every single write: the next server reaches the desired state and touches no foreign object.
 
 use testkit::every_kill_point;
 
@@ -6,7 +6,7 @@ use super::contents::{equip_workspace, give_token, kept, retired, scopes};
 use super::edge::{appear, clock_of_tokens, equip, equipment, nodes_of};
 use super::*;
 
-/// A world in which this has happened already.
+/// A cluster that has already reached a state.
 async fn world_after(
     what: &str,
     prepare: impl AsyncFn(&World),
@@ -78,7 +78,7 @@ async fn members_change_whenever_the_server_dies() {
     .await;
 }
 
-/// Others have a namespace whose name begins alike, one that is labelled like ours, and one in the place of ours.
+/// Foreign namespaces: one with the same name prefix, one with our label, and one that replaced ours.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workspace_goes_whenever_the_server_dies_and_takes_nothing_else() {
     let clock = HeldClock::new();

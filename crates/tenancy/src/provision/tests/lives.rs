@@ -1,4 +1,4 @@
-//! What becomes of accounts and workspaces while nothing goes wrong.
+//! Life cycles of accounts and workspaces without faults.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -39,7 +39,7 @@ async fn an_id_is_given_once_and_to_one() {
         user_is_ready(&world, "ana").await?;
         user_is_ready(&world, "ben").await
     };
-    // Both wish for the same id, and one asks for a third one's later.
+    // Both announce the same id. Later one of them announces another id.
     create(&world, &user("ana", Some(ID))).await;
     create(&world, &user("ben", Some(ID))).await;
     until_reached(&world, &Fault::none(), &clock, "both ready", ready).await;
@@ -55,7 +55,7 @@ async fn an_id_is_given_once_and_to_one() {
     assert_eq!(id("ana").await, ana);
 }
 
-/// Somebody with the rights for it writes another's id into a status.
+/// A privileged client writes another account's id into a status.
 #[tokio::test]
 async fn who_claims_anothers_id_gets_nothing_and_takes_nothing() {
     let (world, clock) = (world().await, HeldClock::new());
@@ -90,7 +90,7 @@ async fn who_administrates_the_platform_has_the_cluster_and_loses_it_with_the_ro
     let ready = async || user_is_ready(&world, "ana").await;
     until_reached(&world, &Fault::none(), &clock, "ready", ready).await;
     assert_eq!(administrators(&world).await, [format!("longshore-admin-{ID}")]);
-    // A binding of an older server names the user, whose name every release of theirs carries: it is rewritten.
+    // A binding of an older server names the user, in whose name releases act too: it is rewritten.
     let bindings: Api<ClusterRoleBinding> = Api::all(world.admin());
     let name = format!("longshore-admin-{ID}");
     let subjects = async || {
@@ -124,7 +124,7 @@ async fn a_closed_account_has_no_service_account_and_loses_nothing_else() {
     patch::<User>(&world, "ana", json!({"spec": {"disabled": false}})).await;
     until_reached(&world, &Fault::none(), &clock, "ready again", ready).await;
     assert_ne!(service_account(&world, ID).await.unwrap().uid(), first.uid(), "old tokens are void");
-    // Time closes it as well.
+    // Expiry closes the account, too.
     patch::<User>(&world, "ana", json!({"spec": {"validPeriod": 7}})).await;
     clock.advance(SignedDuration::from_hours(7 * 24));
     let expired = async || get::<User>(&world, "ana").await?.status?.expired.then_some(());
@@ -141,7 +141,7 @@ async fn members_have_the_roles_that_they_are_given() {
     create(&world, &workspace("acme", &[(ID, "admin"), ("longshore", "admin"), (OTHER, "king")])).await;
     let ready = async || is_ready(&world, "acme").await;
     until_reached(&world, &Fault::none(), &clock, "ready", ready).await;
-    // Only ids become subjects, and only roles that there are.
+    // Only ids become subjects, and only known roles are bound.
     assert_eq!(bound(&world, "acme", "admin").await, ["longshore:ws:acme:admin", ID]);
     let members = json!([{"user": ID, "role": "viewer"}, {"user": OTHER, "role": "admin"}]);
     patch::<Workspace>(&world, "acme", json!({"spec": {"members": members}})).await;
@@ -195,7 +195,7 @@ async fn what_somebody_took_away_or_changed_is_put_back() {
         let baseline = namespace.labels()["pod-security.kubernetes.io/enforce"] == "baseline";
         (closed && baseline && names::<RoleBinding>(&world, "acme").await.len() == 6).then_some(())
     };
-    // While it runs, and while it does not.
+    // Drift while the controllers run, and while they do not.
     let mut once = Some(());
     let both = async || {
         if once.take().is_some() {
@@ -206,7 +206,7 @@ async fn what_somebody_took_away_or_changed_is_put_back() {
     until_reached(&world, &Fault::none(), &clock, "repaired", both).await;
     spoiled().await;
     until_reached(&world, &Fault::none(), &clock, "repaired after a start", repaired).await;
-    // The namespace itself.
+    // Drift of the namespace itself.
     delete::<Namespace>(&world, "acme").await;
     let anew = async || {
         let namespace: Namespace = get(&world, "acme").await?;
@@ -282,7 +282,7 @@ async fn what_is_as_it_should_be_is_not_written() {
     let (world, clock) = (world().await, HeldClock::new());
     create(&world, &user("ana", Some(ID))).await;
     until_reached(&world, &Fault::none(), &clock, "told", async || is_told(&world, "ana").await).await;
-    // Another pass over everything, known to be over when what is made last is there and told of.
+    // Reconciles everything again. Complete once the object created last has its event.
     let counted = Fault::none();
     create(&world, &workspace("last", &[])).await;
     let writes_of = async |workspace: &str| {
@@ -304,7 +304,7 @@ async fn namespaces_carry_the_account_whose_budgets_they_use() {
         made.labels_mut().insert(marks::USER.to_owned(), id.to_owned());
         made
     };
-    // An administrator's workspaces have budgets of their own, and so do those that were written by hand.
+    // Workspaces of administrators and those created by hand have budgets of their own.
     let mut admin = user("ben", Some(OTHER));
     admin.spec.platform_roles = vec!["admin".to_owned()];
     create(&world, &admin).await;
@@ -333,7 +333,7 @@ async fn namespaces_carry_the_account_whose_budgets_they_use() {
     };
     until_reached(&world, &Fault::none(), &clock, "the labels", expected).await;
 
-    // A namespace from before gets the label, and a changed one is corrected.
+    // Namespaces without the label or with a wrong one are corrected.
     for (name, label) in [("acme", Value::Null), (ID, json!(OTHER)), ("shared", json!(ID))] {
         patch::<Namespace>(&world, name, json!({"metadata": {"labels": {marks::ACCOUNT: label}}})).await;
     }

@@ -1,4 +1,4 @@
-//! The controllers, over an embedded cluster on which the platform has exactly the rights of its own manifests.
+//! Tests of the controllers on an embedded cluster, where the platform has exactly the rights of its manifests.
 
 mod certificates;
 mod contents;
@@ -28,7 +28,7 @@ use crate::{Settings, Tenancy, manifests};
 const ID: &str = "uaaaaaaaaaa";
 const OTHER: &str = "ubbbbbbbbbb";
 
-/// The cluster goes by the machine's clock: removing a namespace takes it a moment.
+/// A cluster with the system clock: deleting a namespace takes real time.
 async fn world() -> World {
     let world = World::under(Arc::new(SystemClock), []).await;
     manifests::apply(&world.admin()).await.unwrap();
@@ -40,7 +40,7 @@ async fn tenancy(world: &World, fault: &Fault, clock: &HeldClock) -> Result<Tena
         .await
 }
 
-/// Runs the controllers until the cluster is as `reached` says.
+/// Runs the controllers until `reached` holds.
 async fn until_reached(
     world: &World,
     fault: &Fault,
@@ -48,7 +48,7 @@ async fn until_reached(
     what: &str,
     reached: impl AsyncFnMut() -> Option<()>,
 ) {
-    // What is cut off at its start is as dead as what is cut off later.
+    // A start that fails because of the fault counts as a kill, too.
     let Ok(tenancy) = tenancy(world, fault, clock).await else { return };
     let (running, reached) = (std::pin::pin!(super::run(tenancy)), std::pin::pin!(until(what, reached)));
     match select(running, reached).await {
@@ -133,7 +133,7 @@ where
     Api::namespaced(world.admin(), namespace).list(&ListParams::default()).await.unwrap().items
 }
 
-/// The names of what is in a namespace, by kind.
+/// The names of the objects of a kind in a namespace.
 async fn names<K>(world: &World, namespace: &str) -> Vec<String>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -166,7 +166,7 @@ async fn user_is_ready(world: &World, name: &str) -> Option<()> {
         .then_some(())
 }
 
-/// Who is a subject of one of the bindings of a role.
+/// The subjects of a role's RoleBinding.
 async fn bound(world: &World, namespace: &str, role: &str) -> Vec<String> {
     let bindings: Api<RoleBinding> = Api::namespaced(world.admin(), namespace);
     let binding = bindings.get_opt(&format!("longshore-ws-{role}")).await.unwrap();
@@ -177,7 +177,7 @@ async fn bound(world: &World, namespace: &str, role: &str) -> Vec<String> {
         .collect()
 }
 
-/// A ServiceAccount of a person.
+/// The ServiceAccount of a user.
 async fn service_account(world: &World, id: &str) -> Option<ServiceAccount> {
     Api::namespaced(world.admin(), SYSTEM_NAMESPACE).get_opt(id).await.unwrap()
 }
@@ -191,7 +191,7 @@ async fn give_credentials(world: &World, id: &str) {
     world.apply([secret]).await;
 }
 
-/// Everything that a workspace has in one namespace is there.
+/// Asserts that a namespace has all provisioned objects.
 async fn is_whole(world: &World, namespace: &str) {
     let bindings = names::<RoleBinding>(world, namespace).await;
     let wanted = [
@@ -213,7 +213,7 @@ async fn is_whole(world: &World, namespace: &str) {
     assert!(names::<ServiceAccount>(world, namespace).await.contains(&"longshore-deployer".to_owned()));
 }
 
-/// A namespace of somebody else, with something in it.
+/// A namespace of no workspace, with an object in it.
 async fn foreign_namespace(world: &World, name: &str, labels: Value) -> Namespace {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});
@@ -224,7 +224,7 @@ async fn foreign_namespace(world: &World, name: &str, labels: Value) -> Namespac
     get(world, name).await.unwrap()
 }
 
-/// It is as it was, with what was in it, and nothing was put into it.
+/// Asserts that a foreign namespace and its object are unchanged, and that nothing was added.
 async fn is_untouched(world: &World, before: &Namespace) {
     let name = before.name_any();
     let now: Namespace = get(world, &name).await.expect("it is still there");
@@ -245,7 +245,7 @@ async fn administrators(world: &World) -> Vec<String> {
     all.items.iter().map(ResourceExt::name_any).collect()
 }
 
-/// Whether an event says of the object that it is ready.
+/// Whether an event reports the object as ready.
 async fn is_told(world: &World, name: &str) -> Option<()> {
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(world.admin(), "default");
     let all = events.list(&ListParams::default()).await.unwrap().items;

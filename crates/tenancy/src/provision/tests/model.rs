@@ -1,9 +1,9 @@
 //! Model test of identities: three tenants create, share, remove and recreate accounts, workspaces, namespaces, repositories,
 //! requests and nodes in random order while the controllers are killed at random writes.
 //!
-//! A model predicts who is a member of what, and who may use a name again. After each step the platform agrees with it, no
-//! credential of a removed identity is accepted, no credential reaches what is another's, and no object carries an id or a UID
-//! that was removed. `MODEL_SEED` selects the run.
+//! A model predicts memberships and the reuse of names. After each step the platform agrees with the model, no credential of a removed
+//! identity is accepted, no credential reaches objects of others, and no object carries an id or a UID that was removed. `MODEL_SEED`
+//! selects the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,14 +29,14 @@ use crate::quota::Amounts;
 use crate::stage::registration;
 
 const TENANTS: usize = 3;
-/// Names that all tenants compete for; `<name>-prod` is a namespace of another one, too.
+/// Names that all tenants compete for. `<name>-prod` may also be a namespace of the workspace `<name>`.
 const NAMES: [&str; 4] = ["corp", "corp-prod", "shop", "shop-prod"];
 const STEPS: usize = 24;
 const ATTACK_FOR: Duration = Duration::from_secs(20);
-/// More writes than a step needs, so that some lives end by themselves.
+/// More writes than a step needs, so that some runs end without being killed.
 const MAX_WRITES: usize = 14;
 
-/// Xorshift: the run is reproduced by its seed.
+/// Xorshift generator: the seed reproduces the run.
 struct Rng(u64);
 
 impl Rng {
@@ -56,12 +56,12 @@ impl Rng {
 #[derive(Clone)]
 struct Account {
     id: UserId,
-    /// The name of the User object: a recreated account has that of its predecessor.
+    /// The name of the User object: a recreated account has the name of its predecessor.
     name: String,
     uid: String,
     /// The login token.
     token: String,
-    /// An API token for all that the account may do.
+    /// An API token with all rights of the account.
     api_token: String,
     /// A token of the ServiceAccount, as in a kubeconfig.
     kube_token: String,
@@ -79,13 +79,13 @@ struct Shared {
 }
 
 impl Shared {
-    /// Who may use a name of it again.
+    /// The account that may use a name of the workspace again.
     fn name_owner(&self) -> Option<UserId> {
         self.creator.clone().filter(|creator| self.members.get(creator) == Some(&WorkspaceRole::Admin))
     }
 }
 
-/// What is known of a removed account or workspace.
+/// A removed account or workspace.
 struct Former {
     /// Ids and UIDs.
     traces: Vec<String>,
@@ -95,13 +95,13 @@ struct Former {
 struct Model {
     world: World,
     clock: HeldClock,
-    /// A replica that is not the leader: it serves the tenants' calls.
+    /// A replica that is not the leader: it serves the tenants' requests.
     front: Tenancy,
     kinds: Vec<ApiResource>,
     rng: Rng,
     accounts: [Option<Account>; TENANTS],
     workspaces: BTreeMap<String, Shared>,
-    /// The account and the UID of the workspace that may use a name again.
+    /// By retired name: the account, and the UID of the workspace, that may use it again.
     retired: BTreeMap<String, (Option<UserId>, String)>,
     removed: Vec<Former>,
     /// Names of nodes that left.
@@ -125,7 +125,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Kinds of objects that are records of what happened, and expire by themselves.
+/// Whether a kind records past events, which expire by themselves.
 fn is_record_of_events(kind: &ApiResource) -> bool {
     kind.kind == "Event"
 }
@@ -167,7 +167,7 @@ impl Model {
         self.accounts.iter().flatten()
     }
 
-    /// A workspace that an account administrates.
+    /// A random workspace that an account administrates.
     fn administrated(&mut self, id: &UserId) -> Option<String> {
         let is_admin = |shared: &Shared| shared.members.get(id) == Some(&WorkspaceRole::Admin);
         let own = self.workspaces.iter().filter(|(_, shared)| is_admin(shared));
@@ -179,7 +179,7 @@ impl Model {
         self.workspaces.iter().any(|(used, shared)| used == name || shared.namespaces.contains(name))
     }
 
-    /// One random step; says which.
+    /// Executes one random step. Returns its description.
     async fn step(&mut self) -> String {
         let tenant = self.rng.below(TENANTS);
         let Some(account) = self.accounts[tenant].clone() else { return self.register(tenant).await };
@@ -274,7 +274,7 @@ impl Model {
         what
     }
 
-    /// What the platform keeps for a workspace beside its namespaces.
+    /// Creates the objects that the platform keeps for a workspace outside of its namespaces.
     async fn equip(&mut self, workspace: &str, account: &Account) {
         let (number, uid) = (self.number(), self.workspaces[workspace].uid.clone());
         let metadata = |name: &str| json!({"name": name, "labels": {marks::WORKSPACE: workspace}, "annotations": {marks::WORKSPACE_UID: uid}});
@@ -383,7 +383,7 @@ impl Model {
         what
     }
 
-    /// Invites somebody who does not answer.
+    /// Creates an invitation that is never answered.
     async fn invite(&mut self, account: &Account) -> String {
         let Some(workspace) = self.administrated(&account.id) else { return "no workspace".to_owned() };
         let place: WorkspaceName = workspace.parse().unwrap();
@@ -440,7 +440,7 @@ impl Model {
         what
     }
 
-    /// Runs the controllers until the cluster is as the model says; sometimes they are killed at one write before.
+    /// Runs the controllers until the cluster agrees with the model. Sometimes kills them at some write first.
     async fn settle(&mut self, what: &str) {
         for _ in 0..self.rng.below(3) {
             let blow = if self.rng.below(2) == 0 { Blow::Before } else { Blow::After };
@@ -456,7 +456,7 @@ impl Model {
         self.check(what).await;
     }
 
-    /// Asks whether the cluster is as the model says. After a long time it prints what differs.
+    /// Polls whether the cluster agrees with the model. Prints the difference after a long time.
     fn settling<'m>(&'m self, what: &'m str) -> impl AsyncFnMut() -> Option<()> + 'm {
         let (mut last, began) = (String::new(), Instant::now());
         async move || match self.settled().await {
@@ -471,7 +471,7 @@ impl Model {
         }
     }
 
-    /// Whether the cluster is as the model says; otherwise what differs.
+    /// Whether the cluster agrees with the model; otherwise the difference.
     async fn settled(&self) -> Result<(), String> {
         for account in self.living() {
             let missing = || format!("account {} is not ready", account.id);
@@ -481,7 +481,7 @@ impl Model {
                 appear(&self.world, node).await.ok_or_else(|| format!("{node} has not joined"))?;
             }
             let (_, nodes) = nodes_of(&self.world, &account.name).await;
-            // In the order in which they joined.
+            // Compared as sets: the recorded order is that of joining.
             if nodes.iter().collect::<BTreeSet<_>>() != account.nodes.iter().collect() {
                 return Err(format!("account {} has the nodes {nodes:?}", account.id));
             }
@@ -530,7 +530,7 @@ impl Model {
         Ok(())
     }
 
-    /// Kind, name and text of all objects, with decoded Secrets, but what may name a former identity.
+    /// Kind, name and text of all objects, with decoded Secrets, except fields that may name a former identity.
     async fn objects(&self) -> Vec<(String, String, String)> {
         let mut objects = Vec::new();
         for kind in &self.kinds {
@@ -539,11 +539,11 @@ impl Model {
                 let (name, mut object) = (object.name_any(), serde_json::to_value(&object).unwrap());
                 let is_registry = kind.kind == "ConfigMap" && name.starts_with("retired-");
                 if is_registry {
-                    // The registry refers to the workspace that had the name.
+                    // The registry of names refers to the former workspace.
                     object["data"]["workspaceUID"].take();
                 }
                 if kind.kind == "HelmRequest" {
-                    // Who changed it last: a release cannot act as a removed account.
+                    // The last editor: a release cannot act as a removed account.
                     object["spec"]["runAs"].take();
                 }
                 let mut text = object.to_string();
@@ -559,7 +559,7 @@ impl Model {
         objects
     }
 
-    /// Probes every credential, of living and of removed accounts.
+    /// Tries every credential of existing and removed accounts.
     async fn check(&self, what: &str) {
         for account in self.living().filter(|account| !account.kube_token.is_empty()) {
             for token in [&account.token, &account.api_token] {
@@ -588,7 +588,7 @@ impl Model {
         self.front.authenticate(&Presented { bearer: Some(token), ..Presented::default() }).await.ok()
     }
 
-    /// The user of a token of Kubernetes.
+    /// The user that a Kubernetes token authenticates.
     async fn review(&self, token: &str) -> Option<String> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
@@ -597,7 +597,7 @@ impl Model {
         status.user.filter(|_| status.authenticated == Some(true))?.username
     }
 
-    /// An account reaches the namespaces of its own workspaces and no other, through our API and with its kubeconfig.
+    /// Asserts that an account reaches the namespaces of its own workspaces and no others, through the API and with its kubeconfig.
     async fn check_reach(&self, what: &str, account: &Account, actor: &Actor) {
         assert_eq!(actor.id(), Some(&account.id), "{what}");
         let through_api = actor.impersonation();
@@ -631,7 +631,7 @@ impl Model {
         }
     }
 
-    /// The certificate of a node that is gone gives access to nothing.
+    /// Asserts that the certificate of a removed node grants no access.
     async fn check_node(&self, what: &str, node: &str) {
         let client = self.world.of(&format!("system:node:{node}"), &["system:nodes", "system:authenticated"]);
         let own: Api<Node> = Api::all(client.clone());
@@ -663,7 +663,7 @@ async fn identities_are_not_inherited_by_random_tenants_whenever_the_server_dies
         eprintln!("{:>5} ms: {step}", began.elapsed().as_millis());
         steps += 1;
     }
-    // All that is left is removed, and nothing stays of anybody.
+    // Remove everything that is left: no object remains of any tenant.
     for tenant in 0..TENANTS {
         if let Some(account) = model.accounts[tenant].clone() {
             model.remove_account(tenant, &account).await;

@@ -1,4 +1,4 @@
-//! What the status of an account says of what a pass saw. Pure.
+//! Status of an account from the observations of a reconcile. Pure: no I/O, no clock.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::directory::WorkspaceRecord;
 use crate::provision::NOT_YET;
 use crate::provision::nodes::Tended;
 
-/// So long before its end an account is warned.
+/// How long before its expiry an account gets the condition `Expiring`.
 const WARNING: SignedDuration = SignedDuration::from_hours(3 * 24);
-/// So long an account may take to become one.
+/// How long a new account may take to become ready before it is deleted.
 const READY_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 
 /// Whether an account has its ServiceAccount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Given,
-    /// The account is closed.
+    /// The account is disabled or expired.
     Withheld,
-    /// Its id is another account's.
+    /// The id belongs to another account.
     Contested,
 }
 
-/// Whether somebody may use the account.
+/// Whether the account can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::provision) enum Door {
     Open,
@@ -36,6 +36,7 @@ pub(in crate::provision) enum Door {
     Expired,
 }
 
+/// Decides whether the account is open, disabled or expired.
 pub(in crate::provision) fn door(user: &User, now: Timestamp) -> Door {
     match expiry(user) {
         _ if user.spec.disabled => Door::Disabled,
@@ -44,7 +45,7 @@ pub(in crate::provision) fn door(user: &User, now: Timestamp) -> Door {
     }
 }
 
-/// When the account ends, once it has begun.
+/// When the account expires, once it has become effective.
 fn expiry(user: &User) -> Option<Timestamp> {
     let begun = user.status.as_ref()?.effective_time.as_ref()?.0;
     let days = Some(user.spec.valid_period).filter(|days| *days > 0)?;
@@ -52,7 +53,7 @@ fn expiry(user: &User) -> Option<Timestamp> {
     begun.checked_add(SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60))).ok()
 }
 
-/// What a pass saw.
+/// The observations of a reconcile.
 pub(super) struct Looked<'a> {
     pub id: &'a UserId,
     pub door: Door,
@@ -62,7 +63,7 @@ pub(super) struct Looked<'a> {
     pub nodes: Tended,
 }
 
-/// The status that follows from what was seen.
+/// Computes the status.
 pub(super) fn status(user: &User, seen: &Looked<'_>, now: Timestamp) -> UserStatus {
     let mut status = user.status.clone().unwrap_or_default();
     seen.id.as_str().clone_into(&mut status.tenant_id);
@@ -87,22 +88,22 @@ pub(super) fn status(user: &User, seen: &Looked<'_>, now: Timestamp) -> UserStat
     status
 }
 
-/// Why an account is to go.
+/// Why an account is to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Its time has been over for as long as it could be brought back.
+    /// It expired, and the grace period has passed.
     Over,
     NeverReady,
 }
 
-/// Whether an account, as its status has it, is to go now. `began` is when we began to look: before that nobody could have made it
-/// ready. A disabled account keeps what it has.
+/// Whether an account is to be deleted now. `began` is when the controllers started: before that nothing could have made the account
+/// ready. A disabled account is never deleted.
 pub(super) fn due(user: &User, began: Timestamp, grace: Duration, now: Timestamp) -> Option<Due> {
     let (end, why) = deadline(user, began, grace)?;
     (end <= now).then_some(why)
 }
 
-/// When an account is to be looked at again, whatever happens to it meanwhile.
+/// The next time at which the account must be reconciled even without an event.
 pub(super) fn next_look(user: &User, began: Timestamp, grace: Duration, now: Timestamp) -> Option<Timestamp> {
     let end = expiry(user);
     let warning = end.and_then(|end| end.checked_sub(WARNING).ok());
@@ -110,8 +111,8 @@ pub(super) fn next_look(user: &User, began: Timestamp, grace: Duration, now: Tim
     [warning, end, removal].into_iter().flatten().filter(|moment| *moment > now).min()
 }
 
-/// When an account is to go, as far as that can be said now. The grace begins when it was written down that the account has expired, so
-/// that a clock that was wrong for a while takes nothing away.
+/// When an account is to be deleted, as far as that is known. The grace period begins when the condition `Expired` was written, so that
+/// a clock that was wrong for a while deletes nothing.
 fn deadline(user: &User, began: Timestamp, grace: Duration) -> Option<(Timestamp, Due)> {
     let status = user.status.as_ref().filter(|_| !user.spec.disabled)?;
     if status.effective_time.is_none() {
@@ -124,7 +125,7 @@ fn deadline(user: &User, began: Timestamp, grace: Duration) -> Option<(Timestamp
     Some((over.checked_add(grace).ok()?, Due::Over))
 }
 
-/// What is to be said of the end of an account.
+/// The conditions about the expiry of an account.
 fn of_time(end: Option<Timestamp>, now: Timestamp) -> [Finding; 2] {
     let finding = |kind, holds, reason, message: String| Finding { kind, holds, reason, message };
     let valid = || "the account's time is not over".to_owned();
@@ -144,6 +145,7 @@ fn of_time(end: Option<Timestamp>, now: Timestamp) -> [Finding; 2] {
     }
 }
 
+/// The conditions about namespace, access, credentials and readiness.
 fn findings(seen: &Looked<'_>) -> Vec<Finding> {
     let own = seen.workspace.filter(|workspace| *workspace.owner == *seen.id.as_str());
     let workspace = |fact: fn(&WorkspaceRecord) -> bool| own.is_some_and(fact);

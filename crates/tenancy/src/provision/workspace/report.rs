@@ -1,4 +1,4 @@
-//! What the status of a workspace says of what a pass did. Pure.
+//! Status of a workspace from the results of a reconcile. Pure: no I/O, no clock.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,16 @@ use kube_types::{Workspace, WorkspaceStatus};
 
 use crate::provision::{HOST, NOT_YET, ProvisionError};
 
-/// Whether a workspace is one that people work in.
+/// The phase of a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Open,
-    /// To be removed at that moment, where it can be read; until then it can be brought back, and nobody has a role in it.
+    /// To be deleted at that time (`None` if the annotation cannot be parsed). Until then it can be restored, and members have no roles.
     Closed(Option<Timestamp>),
     Over,
 }
 
+/// The phase by the annotation with the removal time.
 pub(super) fn life(workspace: &Workspace, now: Timestamp) -> Life {
     match workspace.annotations().get(REMOVE_AFTER).map(|text| text.parse::<Timestamp>()) {
         None => Life::Open,
@@ -29,22 +30,22 @@ pub(super) fn life(workspace: &Workspace, now: Timestamp) -> Life {
     }
 }
 
-/// What became of one namespace.
+/// The result for one namespace.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Ready {
         uid: String,
     },
-    /// On its way out; made anew when it is gone.
+    /// Being deleted; recreated afterwards.
     Leaving {
         uid: String,
     },
-    /// The recorded one is gone: forgotten first, made anew afterwards.
+    /// The recorded namespace does not exist: the record is dropped first, and the next reconcile recreates the namespace.
     Gone,
     Taken,
-    /// No name that a namespace of this workspace can have.
+    /// Not a name that a namespace of this workspace may have.
     NotOwn,
-    /// Nothing is made without a quota that can be shared out.
+    /// Nothing is created without a valid quota.
     Unshared,
     Failed {
         uid: Option<String>,
@@ -52,22 +53,22 @@ pub(super) enum Outcome {
     },
 }
 
-/// What a pass did.
+/// The results of a reconcile.
 pub(super) struct Done {
     pub outcomes: Vec<(String, Outcome)>,
-    /// Namespaces that the spec no longer names, and that are still there.
+    /// Namespaces that the spec no longer lists and that still exist.
     pub leaving: Vec<OwnedNamespace>,
-    /// Why the quota cannot be shared out.
+    /// Why the quota cannot be split into shares.
     pub unshared: Option<String>,
     pub life: Life,
     pub deployers: DeployerAction,
 }
 
-/// What is to be done about `longshore-deployer`.
+/// The decision about `longshore-deployer`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeployerAction {
     Keep,
-    /// Recreate it in every namespace: one of those who may know a token of it must not use it any more.
+    /// Recreate it in every namespace: a member who may know one of its tokens must not use it any more.
     Recreate,
 }
 
@@ -87,11 +88,13 @@ fn deployers(workspace: &Workspace) -> Vec<String> {
     users
 }
 
+/// When a member last lost write access, as the annotation records it.
 fn member_left(workspace: &Workspace) -> &str {
     workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str)
 }
 
-/// A workspace without a record is older than the record: whoever left it before may still have tokens.
+/// Decides by the recorded deployers. A status without a record is older than the record: members who left before it may still
+/// have tokens.
 pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
     let recorded = workspace.status.as_ref().and_then(|status| status.deployers.as_ref());
     let current = deployers(workspace);
@@ -102,7 +105,7 @@ pub(super) fn deployers_due(workspace: &Workspace) -> DeployerAction {
     }
 }
 
-/// Whether RoleBindings are due that a member who left may have created. Not where there is no record: nobody was seen leaving.
+/// Whether RoleBindings that a removed member may have created must be deleted. Not without a record: then no removal was observed.
 pub(super) fn bindings_due(workspace: &Workspace) -> bool {
     let has_record = workspace.status.as_ref().is_some_and(|status| status.deployers.is_some());
     let kept = workspace.annotations().get(KEEP_BINDINGS).map_or("", String::as_str);
@@ -111,6 +114,7 @@ pub(super) fn bindings_due(workspace: &Workspace) -> bool {
         && (kept.is_empty() || kept != member_left(workspace))
 }
 
+/// The record of a namespace in the workspace's status.
 pub(in crate::provision) fn recorded<'a>(workspace: &'a Workspace, name: &str) -> Option<&'a OwnedNamespace> {
     let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
     records.find(|record| record.name == name && record.cluster == HOST)
@@ -122,25 +126,25 @@ fn share(workspace: &Workspace, name: &str) -> BTreeMap<String, String> {
     own.map(|namespace| namespace.share.clone()).unwrap_or_default()
 }
 
-/// The status that follows from what was done.
+/// Computes the status.
 pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> WorkspaceStatus {
     let mut status = workspace.status.clone().unwrap_or_default();
     let record = |(name, outcome): &(String, Outcome)| match outcome {
         Outcome::Ready { uid } | Outcome::Leaving { uid } | Outcome::Failed { uid: Some(uid), .. } => {
             let share = match (outcome, recorded(workspace, name)) {
-                // What the former namespace of this name had counts until it is gone.
+                // The share of the former namespace of this name counts until that is deleted.
                 (Outcome::Leaving { .. }, Some(record)) => record.share.clone(),
                 _ => share(workspace, name),
             };
             Some(OwnedNamespace { name: name.clone(), uid: uid.clone(), cluster: HOST.to_owned(), share })
         }
-        // What was recorded stays so, that another namespace in its place is never taken for ours.
+        // The record is kept, so that another namespace of this name is never taken for ours.
         Outcome::Taken => recorded(workspace, name).cloned(),
         Outcome::Gone | Outcome::NotOwn | Outcome::Unshared | Outcome::Failed { uid: None, .. } => None,
     };
     status.namespaces = done.outcomes.iter().filter_map(record).chain(done.leaving.iter().cloned()).collect();
     status.members = i64::try_from(workspace.spec.members.len()).unwrap_or(i64::MAX);
-    // Where a namespace was not reached its deployer is the old one: the record stays, and the next reconcile repeats it.
+    // A failed namespace still has the old deployer: the record stays, and the next reconcile repeats it.
     let reached = done.outcomes.iter().all(|(_, outcome)| !matches!(outcome, Outcome::Failed { .. }));
     if done.deployers == DeployerAction::Keep || reached {
         status.deployers = Some(deployers(workspace));
@@ -153,6 +157,7 @@ pub(super) fn status(workspace: &Workspace, done: &Done, now: Timestamp) -> Work
     status
 }
 
+/// The conditions of a workspace.
 fn findings(workspace: &Workspace, Done { outcomes, unshared, life, .. }: &Done) -> [Finding; 3] {
     let elsewhere = workspace.spec.clusters.iter().find(|cluster| *cluster != HOST);
     let trouble = outcomes.iter().find_map(|(name, outcome)| match outcome {
