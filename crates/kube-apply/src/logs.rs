@@ -50,7 +50,7 @@ fn pods(object: &Object, namespace: &str) -> Option<Pods> {
     (!labels.is_empty()).then_some(Pods { namespace, name: None, labels })
 }
 
-/// Formats a selector for a list request; empty if it selects nothing.
+/// Formats a selector for a list request; empty if it has no requirements.
 pub fn selector(selector: &Value) -> String {
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     let expressions = expressions.filter_map(|expression| {

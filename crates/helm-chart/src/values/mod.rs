@@ -2,10 +2,10 @@
 //!
 //! Modules:
 //!
-//! - [`coalesce`]: merges defaults of charts and subcharts with user values
-//! - [`layers`]: user values and their order
-//! - [`read`]: parses a values file
-//! - [`explain`]: origin of each merged value
+//! - [`mod@coalesce`]: merges defaults of charts and subcharts with user values
+//! - [`mod@layers`]: user values and their order
+//! - [`mod@read`]: parses a values file
+//! - [`mod@explain`]: origin of each merged value
 //! - [`warning`]: warnings for the user
 //!
 //! The merged tree consists of shared maps, not plain data. Helm passes the tables below `global` to subcharts

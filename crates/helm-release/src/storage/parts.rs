@@ -47,7 +47,7 @@ impl Storage {
         whole.ok_or_else(|| StorageError::Incomplete { secret, part: part_name(record, digest, 0) })
     }
 
-    /// Writes the missing parts. The name of a part contains its digest, so an existing part is complete.
+    /// Writes the missing parts. The name of a part contains the digest of the manifest, so an existing part is reused.
     pub(super) async fn write_parts(&self, record: &Record, parts: &Parts) -> Result<(), StorageError> {
         for (at, piece) in parts.pieces.iter().enumerate() {
             let part = Secret {

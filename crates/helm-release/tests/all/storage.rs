@@ -186,7 +186,7 @@ async fn a_record_too_large_leaves_out_the_files_of_its_chart() {
     let less = read.chart.chart(Profile::Helm4).unwrap();
     assert!(less.files.is_empty() && less.templates.is_empty() && less.schema.is_some());
     assert_eq!(less.metadata.annotations["example.com/note"], "one".into());
-    // Written again, it stays in that layout.
+    // Without its files it fits into one Secret.
     assert_eq!(fits(&read).unwrap(), Plan::Whole);
 
     let refused = storage.clone().whole_only().create(&Record { version: 2, ..record }).await.unwrap_err();
