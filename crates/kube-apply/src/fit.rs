@@ -38,7 +38,7 @@ pub use quota::{Quota, quotas, room};
 pub enum Shortage {
     /// A namespace quota would be exceeded.
     Quota { namespace: String, quota: String, resource: String, needed: Quantity, left: Quantity },
-    /// Number of pods of a workload that fit on no node.
+    /// Of the `of` new pods of a workload, `pods` fit on no node.
     Nodes { id: Id, pods: u64, of: u64 },
 }
 

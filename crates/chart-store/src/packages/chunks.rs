@@ -73,8 +73,8 @@ fn map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
     }
 }
 
-/// Creates one chunk. An existing one is either complete, or belongs to a removed package and will be deleted with
-/// it; the latter is replaced.
+/// Creates one chunk. An existing one is kept if it has these bytes and this owner. Otherwise it belongs to a removed
+/// package and is about to be deleted with it, so it is replaced.
 async fn one(maps: &Api<ConfigMap>, map: ConfigMap) -> Result<(), ChartError> {
     let name = map.name_any();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };

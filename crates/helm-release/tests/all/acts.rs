@@ -104,7 +104,7 @@ impl Act {
     }
 }
 
-/// JSON values are valid input of `--set` here.
+/// All actions in the life of a release. The `--set` values become the same YAML map if `=` is replaced by `: `.
 const LIFE: [Act; 8] = [
     Act::Install("word=one"),
     Act::Upgrade("word=two"),
