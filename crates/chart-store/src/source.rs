@@ -1,4 +1,4 @@
-//! Where a chart is, and what comes of it.
+//! Sources of charts, and charts fetched from them.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::digest::Digest;
 use crate::failure::ChartError;
 use crate::work::Work;
 
-/// Bytes of memory that a byte of parsed YAML takes at most, as data and while it is parsed.
+/// Upper bound of memory per byte of parsed YAML, including the parser's.
 const PARSED_FACTOR: usize = 32;
-/// The most that the files of a chart may have when the server unpacks it, those of them that are parsed then, and its templates,
-/// which are parsed when it is rendered. All fit into the share of one workspace.
+/// Server limits when unpacking a chart: bytes of all files, of the files parsed on load, and of templates, which are
+/// parsed when it is rendered. All fit into the share of one workspace.
 pub const LARGEST_UNPACKED: usize = 64 << 20;
 pub const LARGEST_PARSED: usize = 2 << 20;
 pub const LARGEST_TEMPLATES: usize = 16 << 20;
-/// What a file takes besides its content: its header in the archive, and its places in lists of the chart.
+/// Memory of a file besides its content: archive header and entries in lists of the chart.
 const FILE_BYTES: usize = 1 << 10;
-/// Files whose content is kept parsed besides.
+/// Files whose parsed form is kept as well.
 const METADATA: [&str; 4] = ["Chart.yaml", "Chart.lock", "requirements.yaml", "requirements.lock"];
-/// Sizes that are tried first: nearly all charts are smaller.
+/// Limits tried first: nearly all charts are smaller.
 const USUAL_UNPACKED: usize = 1 << 20;
 const USUAL_PARSED: usize = 128 << 10;
 
-/// Where a chart is.
+/// Source of a chart.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Source {
-    /// In a repository, by the name of its `HelmRepo`. The version may be a range; empty: the newest.
+    /// In a repository, by the name of its `HelmRepo`. The version may be a range; empty selects the newest.
     Repo { repo: String, chart: String, version: String },
-    /// In a registry: `oci://HOST/PATH[:TAG][@DIGEST]`. The version may be a range, where the reference says none.
+    /// In a registry: `oci://HOST/PATH[:TAG][@DIGEST]`. The version may be a range, for references without a tag.
     Oci { reference: String, version: String },
-    /// Kept here already, by the name of its `HelmPackage`.
+    /// A stored package, by the name of its `HelmPackage`.
     Package(String),
-    /// In somebody's hands.
+    /// An archive in memory.
     Archive(Bytes),
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// A chart, with the bytes that it was loaded from.
+/// A loaded chart and its archive.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     pub bytes: Bytes,
@@ -62,7 +62,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Loads a chart from the bytes of its archive, beside the runtime: it can take a while.
+    /// Loads a chart from an archive on a blocking thread, because it can take long.
     pub async fn load(bytes: Bytes, profile: Profile) -> Result<Self, ChartError> {
         let loaded = tokio::task::spawn_blocking(move || {
             let chart = Loader::new(profile).archive(&bytes).map_err(ChartError::Load)?;
@@ -71,8 +71,8 @@ impl Fetched {
         loaded.await.map_err(|_| ChartError::Work(WorkError::Panicked))?
     }
 
-    /// Loads a chart within a budget: first with what the archive says of its size and what is usual, then with the most that is
-    /// allowed. `held` is the reservation of the archive's bytes.
+    /// Loads a chart within a budget: first with usual limits and the size that the archive states, then with the
+    /// maximum. `held` is the reservation of the archive's bytes.
     pub async fn load_within(
         bytes: Bytes,
         profile: Profile,
@@ -125,7 +125,7 @@ impl Fetched {
         loaded.await?
     }
 
-    /// The version that a range came to.
+    /// The resolved version.
     pub fn version(&self) -> &str {
         &self.chart.metadata.version
     }
@@ -134,12 +134,12 @@ impl Fetched {
         &self.chart.metadata.name
     }
 
-    /// About how many bytes of memory it holds, but for what it is rendered with.
+    /// Approximate memory in bytes, without data cached for rendering.
     pub fn weight(&self) -> usize {
         fn tree(chart: &Chart) -> usize {
             let weigh = |file: &helm_chart::File| {
                 let parsed = if METADATA.contains(&&*file.name) { PARSED_FACTOR / 2 } else { 0 };
-                // The buffer that files share may be twice as large as they are.
+                // The buffer shared by the files may be twice their size.
                 file.data.len() * (2 + parsed) + file.name.len() + FILE_BYTES
             };
             let own: usize = chart.raw.iter().map(weigh).sum();
@@ -149,7 +149,7 @@ impl Fetched {
     }
 }
 
-/// The size before packing that the end of an archive names; of several members the last one's.
+/// Unpacked size stated at the end of the archive; with several members, that of the last.
 fn promised(archive: &[u8]) -> usize {
     archive.last_chunk().map_or(0, |size| u32::from_le_bytes(*size) as usize)
 }

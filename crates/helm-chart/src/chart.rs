@@ -7,11 +7,11 @@ use helm_template::value::Str;
 use crate::metadata::{Lock, Metadata};
 use crate::path;
 
-/// A file of a chart; its name is a path with `/` from the chart's own folder.
+/// A file of a chart; its name is a `/`-separated path from the chart's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub name: Str,
-    /// Most files of a chart are slices of one unpacked archive.
+    /// Content; usually a slice of one unpacked archive.
     pub data: Bytes,
 }
 
@@ -23,21 +23,21 @@ pub struct Chart {
     pub values: Members,
     /// `values.schema.json`.
     pub schema: Option<Bytes>,
-    /// What is below `templates/`.
+    /// Files below `templates/`.
     pub templates: Vec<File>,
-    /// What is neither a template nor one of the files with a meaning of their own; `crds/` is among them.
+    /// Files without a special meaning, including `crds/`.
     pub files: Vec<File>,
-    /// Every file as it was read, but those of subcharts.
+    /// All files as read, without those of subcharts.
     pub raw: Vec<File>,
-    /// The charts below `charts/`, in the order in which they were found.
+    /// Subcharts below `charts/`, in the order of their files.
     pub dependencies: Vec<Chart>,
-    /// What its templates are named after, where that is not `PARENT/charts/NAME`: Helm loses track of whom a chart
-    /// belongs to below an alias. Known once the dependencies are prepared.
+    /// Path prefix of the chart's template names where it is not `PARENT/charts/NAME`: Helm loses the parent of
+    /// charts below an alias. Set when dependencies are prepared.
     pub path: Option<Str>,
 }
 
 impl Chart {
-    /// What lies in its `crds/`, its own only.
+    /// Files in the chart's own `crds/` folder.
     pub fn crds(&self) -> impl Iterator<Item = &File> {
         let is_manifest = |name: &str| {
             let end = path::extension(name);

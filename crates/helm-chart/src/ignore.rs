@@ -1,11 +1,11 @@
-//! `.helmignore`: which files of a folder are no part of its chart.
+//! `.helmignore` rules: files of a folder that are not part of the chart.
 //!
-//! The rules look like those of git and are not: they are tried in order, the first that says "ignore" wins, and a
+//! The rules resemble those of git but differ: they are tried in order, the first one that ignores wins, and a
 //! negated rule ignores everything that it does *not* match.
 
 use crate::path::{self, BadPattern};
 
-/// The rules of one chart.
+/// Rules of one chart.
 #[derive(Clone, Debug, Default)]
 pub struct Rules(Vec<Rule>);
 
@@ -17,12 +17,12 @@ struct Rule {
     folders_only: bool,
 }
 
-/// What a pattern is held against.
+/// What a pattern is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// The whole path, because the pattern has a slash.
+    /// The whole path, for patterns with a slash.
     Path,
-    /// The last part of it.
+    /// The last path segment.
     Name,
 }
 
@@ -37,17 +37,17 @@ pub enum IgnoreError {
 }
 
 impl Rules {
-    /// What is ignored in every chart.
+    /// Rules that apply to every chart.
     pub fn defaults() -> Self {
         Self(Rule::parse("templates/.?*").ok().flatten().into_iter().collect())
     }
 
-    /// The rules of a `.helmignore`, and after them those of every chart.
+    /// Parses a `.helmignore` file and appends the default rules.
     pub fn parse(text: &[u8]) -> Result<Self, IgnoreError> {
         let text = text.strip_prefix(crate::load::BYTE_ORDER_MARK).unwrap_or(text);
         let mut rules = Vec::new();
         for line in text.split(|b| *b == b'\n') {
-            // The longest line that Go's scanner takes.
+            // Line length limit of Go's scanner.
             if line.len() >= 64 << 10 {
                 return Err(IgnoreError::LongLine);
             }
@@ -57,7 +57,7 @@ impl Rules {
         Ok(Self(rules))
     }
 
-    /// Whether a file or folder is left out; of a folder, all that is in it.
+    /// Whether a file is ignored, or a folder with all its files.
     pub fn ignore(&self, path: &str, is_folder: bool) -> bool {
         if matches!(path, "" | "." | "./") {
             return false;
@@ -76,7 +76,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// Nothing: an empty line or a comment.
+    /// Parses a rule; `None` for an empty line or a comment.
     fn parse(line: &str) -> Result<Option<Self>, IgnoreError> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -101,7 +101,7 @@ impl Rule {
             Scope::Path => path,
             Scope::Name => path.rsplit('/').next().unwrap_or(path),
         };
-        // The whole pattern was found good; a part of it may still be none, and then matches nothing.
+        // The whole pattern is valid; a part of it may be invalid and then matches nothing.
         path::matches(&self.pattern, name).unwrap_or(false)
     }
 }

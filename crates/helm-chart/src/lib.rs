@@ -1,6 +1,6 @@
-//! Helm charts as data: what they are made of, how they are read and written, and the values they are given.
+//! Helm charts as data: reading, writing, dependencies, values, schemas and lint rules.
 //!
-//! Nothing here touches a file system or a network: charts come and go as bytes.
+//! Nothing here touches a file system or a network: charts are passed as bytes.
 
 pub mod archive;
 pub mod chart;

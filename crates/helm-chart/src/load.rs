@@ -1,4 +1,4 @@
-//! From files to a chart.
+//! Loads charts from files and archives.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::metadata::{self, Draft, Invalid, Lock};
 use crate::path;
 use crate::values;
 
-/// What some editors put before a text.
+/// Byte order mark that some editors write.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Why a chart cannot be loaded. The words are Helm's.
+/// Error of loading a chart. Messages are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether a limit of sizes was reached.
+    /// Whether a size limit was exceeded.
     pub fn is_too_large(&self) -> bool {
         match self {
             Self::Archive(error) | Self::RootArchive(error) => matches!(error, ArchiveError::TooLarge(_)),
@@ -55,15 +55,15 @@ impl LoadError {
     }
 }
 
-/// Loads charts. What they may use up of the limits is counted over all that one loader loads.
+/// Loads charts. Limits apply to everything that one loader loads.
 pub struct Loader {
     profile: Profile,
     limits: Limits,
-    /// Values of all charts so far.
+    /// Number of values counted so far.
     values: usize,
-    /// Says why to stop, if so.
+    /// Returns an error to stop.
     interrupt: Box<dyn Fn() -> Result<(), Str>>,
-    /// What a chart's author should know.
+    /// Warnings for the chart's author.
     pub warnings: Vec<&'static str>,
 }
 
@@ -83,7 +83,7 @@ impl Loader {
         self
     }
 
-    /// A chart that was handed to us as an archive.
+    /// Loads a chart from an archive.
     pub fn archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
         let files = self.unpack(archive).map_err(|error| match self.profile {
             Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
@@ -96,18 +96,18 @@ impl Loader {
         self.chart(files, self.limits.depth)
     }
 
-    /// The files of an archive.
+    /// Unpacks the files of an archive.
     pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
         archive::files_unless(archive, self.profile, &mut self.limits, &*self.interrupt)
     }
 
-    /// A chart that was handed to us as files: those of a folder, ignored ones left out.
+    /// Loads a chart from the files of a folder, without ignored ones.
     pub fn files(&mut self, files: Vec<File>) -> Result<Chart, LoadError> {
         self.chart(files, self.limits.depth)
     }
 
-    /// Whether this Helm takes charts of the kind that `Chart.yaml` names. Helm 4 asks it of the chart that it is
-    /// given, not of those within; Helm 3 does not ask.
+    /// Checks the `apiVersion` of `Chart.yaml`. Helm 4 checks it for the root chart only, not for subcharts; Helm 3
+    /// does not check it.
     pub fn check_kind(&self, chart_yaml: &[u8]) -> Result<(), LoadError> {
         if self.profile == Profile::Helm3 {
             return Ok(());
@@ -115,13 +115,13 @@ impl Loader {
         let version = metadata::api_version(chart_yaml, self.profile);
         match &*version.map_err(|problem| LoadError::Text { file: "Chart.yaml", problem })? {
             "" | "v1" | "v2" => Ok(()),
-            // Charts of the third kind are behind a switch.
+            // Charts of `apiVersion` v3 are behind a feature switch.
             "v3" => Err(LoadError::InvalidVersion),
             _ => Err(LoadError::UnsupportedVersion),
         }
     }
 
-    /// How many bytes a folder's files may have, and how many one of them.
+    /// Remaining limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
@@ -238,7 +238,7 @@ impl Loader {
     ) -> Result<Chart, LoadError> {
         let depth = depth.checked_sub(1).ok_or(LoadError::TooDeep(Limits::of(self.profile).depth))?;
         if path::extension(name) != ".tgz" {
-            // A file that lies beside the charts is no chart.
+            // A plain file in `charts/` is not a chart.
             let within = files.into_iter().filter_map(|file| {
                 let name = file.name.split_once('/')?.1.into();
                 Some(File { name, data: file.data })
@@ -261,16 +261,16 @@ impl Loader {
     }
 }
 
-/// Values that all `values.yaml` of a chart and its subcharts may have, as far as punctuation tells. Each takes some 150 bytes
-/// while it is read.
+/// Maximum values in all `values.yaml` of a chart and its subcharts, estimated by punctuation. Each takes some 150
+/// bytes while it is parsed.
 const MAX_VALUES: usize = 1_000_000;
 
-/// No fewer values than a YAML text can have: each has a comma, a colon, a dash, a bracket or the end of a line beside it.
+/// Upper bound of the values in a YAML text: each is next to a comma, colon, dash, bracket or line end.
 fn values_in(text: &[u8]) -> usize {
     let marks = text.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
     marks.min(text.len() / 2)
 }
-/// Files of a chart that are parsed when it is loaded.
+/// Files that are parsed when a chart is loaded.
 const PARSED: [&str; 5] =
     ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
 
@@ -279,7 +279,7 @@ const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yam
 const LOCK_MOVED: &str = "Warning: Dependency locking is handled in Chart.lock since apiVersion \"v2\". \
                           We recommend migrating to Chart.lock.";
 
-/// The files below `charts/`, by the first part of their name, in the order of their first file.
+/// Files below `charts/`, grouped by the first path segment, in the order of their first file.
 #[derive(Default)]
 struct Subcharts {
     found: Vec<(Str, Vec<File>)>,
@@ -434,7 +434,7 @@ mod tests {
             })
         };
         let archive = archive.unwrap();
-        // While it is unpacked, and while its files are looked at.
+        // While unpacking, and while processing the files.
         for most in [50, 150] {
             let stopped = loader(most).archive(&archive).unwrap_err();
             assert!(stopped.to_string().ends_with("the caller is gone"), "{stopped}");

@@ -1,6 +1,6 @@
-//! What a lock is checked by: a digest over the dependencies that a chart names and those that were found for them.
+//! Digest text of a lock file, over the declared and the resolved dependencies.
 //!
-//! The digest is SHA-256 of a text, which is made here; hashing is for who has the means.
+//! The digest is the SHA-256 of this text; the caller hashes it.
 
 use helm_template::Unwritable;
 use helm_template::data::Data;
@@ -8,16 +8,16 @@ use helm_template::json::{self, Style};
 
 use crate::metadata::Dependency;
 
-/// The members of a dependency, in the order of Go's struct.
+/// Fields of a dependency in the order of Go's struct.
 const ORDER: [&str; 8] =
     ["name", "version", "repository", "condition", "tags", "enabled", "import-values", "alias"];
 
-/// What is hashed since Helm 3: what `Chart.yaml` names, and what the lock holds.
+/// Digest text since Helm 3: declared dependencies and locked ones.
 pub fn digest_text(named: &[Dependency], locked: &[Dependency]) -> Result<String, Unwritable> {
     Ok(format!("[{},{}]", list(named)?, list(locked)?))
 }
 
-/// What Helm 2 hashed: what `requirements.yaml` names.
+/// Digest text of Helm 2: the dependencies of `requirements.yaml`.
 pub fn digest_text_of_helm2(named: &[Dependency]) -> Result<String, Unwritable> {
     Ok(format!(r#"{{"dependencies":{}}}"#, list(named)?))
 }

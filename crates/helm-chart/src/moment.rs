@@ -1,4 +1,4 @@
-//! Times as Go reads them from JSON and writes them: RFC 3339.
+//! RFC 3339 times as Go decodes them from JSON and encodes them.
 
 use helm_template::go::quote;
 use helm_template::go::time::days_in;
@@ -6,7 +6,7 @@ use helm_template::value::Str;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
-/// A time as Go would write it after reading it: without zeros at the end of the fraction, `Z` for no offset.
+/// Normalizes a time as Go does: no trailing zeros in the fraction, `Z` for a zero offset.
 pub(crate) fn normal(text: &str) -> Result<String, Str> {
     let mut rest = Rest { whole: text, rest: text };
     let year = rest.number(4, "2006", 0..=9999, "year")?;
@@ -36,7 +36,7 @@ pub(crate) fn normal(text: &str) -> Result<String, Str> {
     Ok(format!("{date}{hour:02}:{time}{point}{fraction}{offset}"))
 }
 
-/// The time of Go's zero value.
+/// Go's zero time.
 pub(crate) const ZERO: &str = "0001-01-01T00:00:00Z";
 
 struct Rest<'a> {
@@ -64,13 +64,13 @@ impl<'a> Rest<'a> {
         if range.contains(&number) { Ok(number) } else { Err(self.range(&format!("{unit} out of range"))) }
     }
 
-    /// Go takes one digit here too.
+    /// Go accepts a single digit here.
     fn hour(&mut self) -> Result<u32, Str> {
         let digits = if self.rest.as_bytes().get(1) == Some(&b':') { 1 } else { 2 };
         self.number(digits, "15", 0..=23, "hour")
     }
 
-    /// What has been read.
+    /// The part already read.
     fn before(&self, whole: &'a str) -> &'a str {
         &whole[..whole.len() - self.rest.len()]
     }

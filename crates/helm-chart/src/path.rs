@@ -1,6 +1,6 @@
-//! Names of files, as Go's `path` treats them.
+//! File names as Go's `path` and `filepath` packages treat them.
 
-/// The shortest name of the same file: without empty parts, `.`, and `..` where it undoes a part before it.
+/// Shortest equivalent path: no empty segments, no `.`, and no `..` that cancels a preceding segment.
 pub(crate) fn clean(path: &str) -> String {
     let rooted = path.starts_with('/');
     let mut parts: Vec<&str> = Vec::new();
@@ -22,18 +22,18 @@ pub(crate) fn clean(path: &str) -> String {
     }
 }
 
-/// What follows the last dot of a name, with the dot; nothing where there is none.
+/// File extension including the dot; empty if there is none.
 pub(crate) fn extension(path: &str) -> &str {
     let base = path.rsplit('/').next().unwrap_or_default();
     base.rfind('.').map_or("", |dot| &base[dot..])
 }
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
 pub struct BadPattern;
 
-/// Go's `filepath.Match`: `*` and `?` stand for anything but a slash, `[a-c]` for one of these characters.
+/// Go's `filepath.Match`: `*` and `?` match anything but a slash, `[a-c]` one of these characters.
 pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
     let (mut pattern, mut name) = (pattern, name);
     while !pattern.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
         if star && chunk.is_empty() {
             return Ok(!name.contains('/'));
         }
-        // At the end of the pattern the chunk has to reach the end of the name.
+        // At the end of the pattern the chunk must reach the end of the name.
         let fits = |rest: &str| rest.is_empty() || !pattern.is_empty();
         let mut found = match_chunk(chunk, name)?.filter(|rest| fits(rest));
         if found.is_none() && star {
@@ -59,7 +59,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
     Ok(name.is_empty())
 }
 
-/// Whether the pattern begins with stars, what follows up to the next star, and the rest.
+/// Splits off leading stars and the chunk up to the next star: whether there were stars, the chunk, the rest.
 fn scan_chunk(pattern: &str) -> (bool, &str, &str) {
     let body = pattern.trim_start_matches('*');
     let (mut in_range, mut escaped) = (false, false);
@@ -80,8 +80,8 @@ fn scan_chunk(pattern: &str) -> (bool, &str, &str) {
     (body.len() < pattern.len(), chunk, rest)
 }
 
-/// What is left of a text after a chunk without stars; nothing if it does not begin so. The chunk is read to its end
-/// in any case, to see that it is well formed.
+/// The rest of a text after a chunk without stars; `None` if the chunk does not match. The whole chunk is always
+/// parsed, to detect invalid patterns.
 fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, BadPattern> {
     let mut rest = Some(text);
     let mut pattern = chunk.chars();

@@ -1,8 +1,8 @@
-//! Provenance files: what was signed of a chart, and whether an archive is what was signed.
+//! Provenance files: the signed content of a chart, and whether an archive matches it.
 //!
-//! A `.prov` file is a clear-signed `OpenPGP` message. Its text holds the chart's metadata and the digest of its archive.
-//! This module reads and makes that text and compares digests. It neither makes nor checks signatures: who relies on
-//! one hands [`Provenance::message`] and [`Provenance::signature`] to a program that holds the keys.
+//! A `.prov` file is a clear-signed `OpenPGP` message with the chart's metadata and the digest of its archive. This
+//! module parses and builds that message and compares digests. It neither creates nor verifies signatures: the caller
+//! passes [`Provenance::message`] and [`Provenance::signature`] to a program that holds the keys.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,20 +18,20 @@ use sha2::{Digest, Sha256};
 use crate::metadata::{Draft, Metadata};
 use crate::typed::{self, Keys, Shape, Struct, structure};
 
-/// What a provenance file says.
+/// A parsed provenance file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provenance {
-    /// The `Chart.yaml` that was signed, read but not checked.
+    /// The signed `Chart.yaml`, decoded but not validated.
     pub chart: Data,
-    /// Digests (`sha256:...`) by the names of files.
+    /// Digests (`sha256:...`) by file name.
     pub files: BTreeMap<Str, Str>,
-    /// The text that was signed.
+    /// The signed text.
     pub message: String,
-    /// The armoured signature, with its first and its last line.
+    /// The armoured signature, including its first and last line.
     pub signature: String,
 }
 
-/// Why a provenance file cannot be read, or does not vouch for an archive. The words are Helm's.
+/// Error of a provenance file or of the archive check. Messages are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProvenanceError {
     #[error("signature block not found")]
@@ -54,7 +54,7 @@ static SUMS: Struct = structure! {Provenance "SumCollection" {
 const BEGIN: &str = "-----BEGIN PGP SIGNED MESSAGE-----";
 const SIGNATURE: &str = "-----BEGIN PGP SIGNATURE-----";
 const END: &str = "-----END PGP SIGNATURE-----";
-/// What stands between the parts of a message. The usual `---` would be taken for a part of the armour.
+/// Separator of the parts of a message. `---` would be read as part of the armour.
 const PARTS: &str = "\n...\n";
 
 impl Provenance {
@@ -71,7 +71,7 @@ impl Provenance {
         Ok(Self { chart, files: files.collect(), signature, message })
     }
 
-    /// Whether an archive of this name is the one that was signed. Gives its digest.
+    /// Checks that an archive of this name was signed. Returns its digest.
     pub fn check(&self, name: &str, archive: &[u8]) -> Result<String, ProvenanceError> {
         let found = format!("sha256:{}", digest(archive));
         let signed = self.files.get(name).ok_or_else(|| ProvenanceError::Unknown(name.into()))?;
@@ -86,7 +86,7 @@ impl Provenance {
     }
 }
 
-/// The text to sign for an archive of this name.
+/// The text to sign for an archive.
 pub fn message(metadata: &Metadata, name: &str, archive: &[u8]) -> Result<String, Unwritable> {
     let mut text = yaml::write(&metadata.to_data())?;
     text.push_str(PARTS);
@@ -96,7 +96,7 @@ pub fn message(metadata: &Metadata, name: &str, archive: &[u8]) -> Result<String
     Ok(text)
 }
 
-/// SHA-256 in hexadecimal digits.
+/// SHA-256 in hexadecimal.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut digits, byte| {
         let _ = write!(digits, "{byte:02x}"); // writing to a string does not fail
@@ -104,7 +104,7 @@ pub fn digest(bytes: &[u8]) -> String {
     })
 }
 
-/// The text and the signature of a clear-signed message.
+/// Splits a clear-signed message into text and signature.
 fn unwrap(text: &str) -> Option<(String, String)> {
     let start = match text.strip_prefix(BEGIN) {
         Some(rest) => rest,
@@ -129,7 +129,7 @@ fn unwrap(text: &str) -> Option<(String, String)> {
             let end = rest.find(END)?;
             return Some((message, format!("{SIGNATURE}\n{}{END}\n", &rest[..end])));
         }
-        // A line that begins with a dash has another before it.
+        // Lines that begin with a dash are escaped by another one.
         message.push_str(line.strip_prefix("- ").unwrap_or(line));
         message.push('\n');
     }
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// As a program that holds the keys would make it.
+    /// A message as a signing program writes it.
     fn signed(message: &str) -> String {
         let dashed: String = message
             .split_inclusive('\n')

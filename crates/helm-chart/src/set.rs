@@ -1,7 +1,7 @@
-//! The `--set` family: `name=value,list[0].key={a,b}` and what it becomes.
+//! Parser of the `--set` flags: `name=value,list[0].key={a,b}`.
 //!
-//! A line is read key by key and put straight into the tree that is there. Its oddities are Helm's: an end in the
-//! middle of a name is no error, an empty name sets nothing, and `{}` is a list of one empty text.
+//! Each key is parsed and written directly into the existing values. Oddities are Helm's: a line may end inside a
+//! name, an empty name sets nothing, and `{}` is a list of one empty string.
 
 mod cursor;
 mod json;
@@ -15,27 +15,27 @@ use helm_template::value::{Str, Value};
 
 use cursor::Cursor;
 
-/// The highest index of a list that can be set.
+/// Maximum index of a list.
 const MAX_INDEX: i64 = 65_536;
-/// How many names can be joined by dots.
+/// Maximum number of names joined by dots.
 const MAX_NAMES: usize = 30;
-/// How many indexes can stand in one name. Helm has no such limit, and no stack that could overflow.
+/// Maximum number of indexes in one name. Helm has no such limit; it protects the stack.
 const MAX_INDEXES: usize = 250;
-/// How many elements all the lists that one line makes can have. Helm has no such limit either.
+/// Maximum number of list elements created by one line. Helm has no such limit.
 const MAX_ELEMENTS: usize = 1 << 20;
 
-/// A member of the family, in the order in which Helm applies them.
+/// A flag of the family, in the order in which Helm applies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `--set-json`: values are JSON.
     Json,
-    /// `--set`: numbers, truth values and nulls are told from texts.
+    /// `--set`: numbers, booleans and nulls are recognised.
     Typed,
-    /// `--set-string`: all values are texts.
+    /// `--set-string`: all values are strings.
     Text,
-    /// `--set-file`: values are names of files, and stand for what is in them.
+    /// `--set-file`: values are file names, replaced by the content of the files.
     File,
-    /// `--set-literal`: one value, taken as it is.
+    /// `--set-literal`: one value, taken literally.
     Literal,
 }
 
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// Reads a line into `values`. `open` gives the text of a file that the line names.
+/// Parses a line into `values`. `open` reads a file named by the line.
 pub fn apply(
     kind: Kind,
     line: &str,
@@ -69,9 +69,9 @@ pub fn apply(
     }
 }
 
-/// Why reading stops.
+/// Reason why parsing stops.
 enum Stop {
-    /// The line is at its end.
+    /// End of the line.
     End,
     Error(Str),
 }
@@ -85,12 +85,12 @@ struct Parser<'p, 'o> {
     profile: Profile,
     open: &'p mut (dyn FnMut(&str) -> Result<Str, Str> + 'o),
     rest: Cursor<'p>,
-    /// How many elements of lists were made so far.
+    /// Number of list elements created so far.
     elements: usize,
 }
 
 impl Parser<'_, '_> {
-    /// Reads one name and its value into `table`.
+    /// Parses one name and its value into `table`.
     fn key(&mut self, table: &mut Members, names: usize, indexes: usize) -> Result<(), Stop> {
         let stops: &[char] =
             if self.kind == Kind::Literal { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
@@ -141,7 +141,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Reads what follows `[index]`.
+    /// Parses the part after `[index]`.
     fn element(
         &mut self,
         list: &mut Vec<Data>,
@@ -186,7 +186,7 @@ impl Parser<'_, '_> {
                 }
                 let result = self.key(&mut fresh, names, indexes + 1);
                 match list.get_mut(at) {
-                    // What was there is gone, whatever comes of the rest.
+                    // The previous value is replaced even if the rest fails.
                     Some(there) => *there = Data::Map(fresh),
                     None if result.is_ok() => self.put_at(list, index, Data::Map(fresh))?,
                     None => {}
@@ -214,11 +214,11 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// The number between `[` and `]`.
+    /// Parses the number between `[` and `]`.
     fn index(&mut self) -> Result<i64, Stop> {
         let (text, stop) = self.until(&[']']);
         if stop.is_none() {
-            // Helm 4 wraps the end of the line so that it is still seen as such.
+            // Helm 4 wraps the end of the line so that it is still recognised as one.
             return match self.profile {
                 Profile::Helm3 => error("error parsing index: EOF"),
                 Profile::Helm4 => Err(Stop::End),
@@ -232,7 +232,7 @@ impl Parser<'_, '_> {
         })
     }
 
-    /// What follows `=`; nothing at the end of the line.
+    /// Parses the part after `=`; `None` at the end of the line.
     fn value(&mut self) -> Result<Option<Data>, Stop> {
         match self.kind {
             Kind::Json => return self.json().map(Some),
@@ -252,7 +252,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The texts of a list, up to its `}` and a comma.
+    /// Parses the strings of a list, up to `}` and an optional comma.
     fn list(&mut self) -> Result<Vec<Data>, Stop> {
         let mut list = Vec::new();
         loop {
@@ -278,7 +278,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// A JSON value and the blanks and the comma after it. Nothing but those is null.
+    /// Parses a JSON value with following blanks and a comma. An empty value is null.
     fn json(&mut self) -> Result<Data, Stop> {
         if self.rest.skip_blanks_and_comma() {
             return Ok(Data::Null);
@@ -288,7 +288,7 @@ impl Parser<'_, '_> {
         Ok(value)
     }
 
-    /// The text before one of `stops`, and which. A backslash takes its meaning from the character after it.
+    /// Reads text up to one of `stops` and returns both. A backslash escapes the next character.
     fn until(&mut self, stops: &[char]) -> (String, Option<char>) {
         let mut text = String::new();
         while let Some(c) = self.rest.next() {
@@ -305,7 +305,7 @@ impl Parser<'_, '_> {
     }
 }
 
-/// A key without a name is not set.
+/// An empty key sets nothing.
 fn put(table: &mut Members, key: String, value: Data) {
     if !key.is_empty() {
         table.insert(key.into(), value);
@@ -325,9 +325,9 @@ fn not_a<T>(data: &Data, wanted: &str) -> Result<T, Stop> {
     error(format!("unable to parse key: interface conversion: interface {{}} is {is}, not {wanted}"))
 }
 
-/// What a text means by itself. Numbers with a zero in front are texts: versions, telephone numbers.
+/// Infers the type of a text. Numbers with a leading zero are strings, such as versions and telephone numbers.
 fn typed(text: String) -> Data {
-    // Go folds the long s too.
+    // Go's case folding includes the long s.
     let is = |word: &str| {
         text.chars().map(|c| if c == 'ſ' { 's' } else { c.to_ascii_lowercase() }).eq(word.chars())
     };

@@ -1,8 +1,8 @@
-//! Data of a declared form, as `sigs.k8s.io/yaml` decodes a text into a Go struct.
+//! Decodes data into a declared shape, as `sigs.k8s.io/yaml` decodes a text into a Go struct.
 //!
-//! Keys are matched without regard to case, and what has another form is an error in Go's words. What comes out has the
-//! declared keys only, each with a value of its form. That numbers become texts where texts are due is YAML's part: a
-//! [`Struct`] tells it where.
+//! Keys match case-insensitively, and values of another shape are errors with Go's messages. The result contains only
+//! declared keys with values of their shape. The YAML parser converts numbers to strings where strings are expected:
+//! a [`Struct`] tells it where.
 
 use helm_template::data::{Data, Members};
 use helm_template::go::quote;
@@ -12,7 +12,7 @@ use helm_template::yaml;
 
 use crate::moment;
 
-/// What a value has to be.
+/// Expected shape of a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
     Text,
@@ -22,22 +22,22 @@ pub(crate) enum Shape {
     List(&'static Shape),
     Map(&'static Shape),
     Struct(&'static Struct),
-    /// A shape that Go has given a name.
+    /// A named Go type.
     Named(&'static str, &'static Shape),
 }
 
-/// A Go struct, pointed to by what holds it. [`structure`] declares one.
+/// A Go struct. Declared with [`structure`].
 pub(crate) struct Struct {
     pub package: Package,
     pub name: &'static str,
     pub fields: &'static [Field],
-    /// A struct whose fields are this one's too.
+    /// An embedded struct, whose fields belong to this one too.
     pub embedded: Option<&'static Struct>,
-    /// Where it wants texts. Not in what it has embedded: `sigs.k8s.io/yaml` does not see through that.
+    /// Where strings are expected. Excludes the embedded struct, which `sigs.k8s.io/yaml` does not look into.
     pub texts: yaml::Shape,
 }
 
-/// Declares a struct: its package, its name, its fields by their names in JSON.
+/// Declares a struct: package, name, and fields by their JSON names.
 macro_rules! structure {
     ($package:ident $name:literal { $($field:literal: $shape:expr,)* } $(embeds $embedded:expr)?) => {
         $crate::typed::Struct {
@@ -53,7 +53,7 @@ macro_rules! structure {
 }
 pub(crate) use structure;
 
-/// Where a form wants texts.
+/// Where a shape expects strings.
 pub(crate) const fn texts(shape: Shape) -> yaml::Shape {
     match shape {
         Shape::Text => yaml::Shape::Text,
@@ -67,7 +67,7 @@ pub(crate) const fn texts(shape: Shape) -> yaml::Shape {
 
 pub(crate) type Field = (&'static str, Shape);
 
-/// The Go package of a type: errors name it.
+/// Go package of a type, named in errors.
 #[derive(Clone, Copy)]
 pub(crate) enum Package {
     Chart,
@@ -109,14 +109,14 @@ impl Shape {
     }
 }
 
-/// Whether keys have to be known, and may stand only once.
+/// Whether keys must be known and unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     Any,
     Strict,
 }
 
-/// Reads YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
+/// Parses YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
 pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: Keys) -> Result<Data, Str> {
     let data = match keys {
         Keys::Any => yaml::parse_as(text, &of.texts)?,
@@ -126,7 +126,7 @@ pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: Key
         .map_err(|error| format!("error unmarshaling JSON: while decoding JSON: {error}").into())
 }
 
-/// Brings data to a shape, as Go's JSON does. Nulls that Go would not see are left out.
+/// Decodes data into a shape as Go's JSON decoder does. Nulls that Go would ignore are omitted.
 pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, keys: Keys) -> Result<Data, Str> {
     let mut decoder = Decoder { profile, keys, within: None, path: Vec::new(), first: None };
     let data = decoder.value(data, shape)?;
@@ -141,12 +141,12 @@ struct Decoder {
     keys: Keys,
     within: Option<&'static Struct>,
     path: Vec<&'static str>,
-    /// Go goes on after a wrong type and tells the first at the end.
+    /// Go continues after a type error and reports the first one at the end.
     first: Option<Str>,
 }
 
 impl Decoder {
-    /// Nothing: a null where Go leaves what is there.
+    /// `None` for a null where Go keeps the existing value.
     fn value(&mut self, data: Data, shape: Shape) -> Result<Option<Data>, Str> {
         Ok(Some(match (shape, data) {
             (Shape::Named(_, inner), data @ (Data::List(_) | Data::Map(_) | Data::Null)) => {
@@ -201,7 +201,7 @@ impl Decoder {
             let value = self.value(value, shape)?;
             self.path.truncate(depth);
             if let Some(value) = value {
-                // Most keys are spelt as the field is, and there are very many in an index.
+                // Most keys are spelled like the field; reuse them, because an index has very many.
                 found.insert(if &*key == name { key } else { name.into() }, value);
             }
         }
@@ -230,14 +230,14 @@ impl Decoder {
 }
 
 impl Struct {
-    /// The place and the form of a field, by its own spelling.
+    /// Index and shape of a field, by exact spelling.
     pub fn canonical_field(&self, key: &str) -> Option<(usize, Shape)> {
         let embedded = self.embedded.map_or(&[][..], |embedded| embedded.fields);
         let mut fields = self.fields.iter().chain(embedded).enumerate();
         fields.find(|(_, (name, _))| *name == key).map(|(index, (_, shape))| (index, *shape))
     }
 
-    /// The field that a key means, and the embedded struct that it is of: the same spelling before the same letters.
+    /// The field that a key denotes, and its embedded struct: exact spelling before case-insensitive.
     fn field(&self, key: &str) -> Option<(&'static Field, Option<&'static Struct>)> {
         let find = |same: fn(&str, &str) -> bool| {
             let of = |fields: &'static [Field]| fields.iter().find(|(name, _)| same(name, key));
@@ -250,7 +250,7 @@ impl Struct {
     }
 }
 
-/// What stands in a new list or map where null was given.
+/// Zero value in a new list or map where null was given.
 fn zero(shape: Shape) -> Data {
     match shape {
         Shape::Text | Shape::Time => Data::string(""),

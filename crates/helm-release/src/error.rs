@@ -1,7 +1,7 @@
-//! Why an act was not done, or not to its end.
+//! Errors of actions on releases.
 //!
-//! The words are Helm's where Helm has words for it. Always true: no text here repeats a value or the data of a Secret; what
-//! others said has been through [`crate::mask`].
+//! Messages are Helm's where Helm has one. Invariant: no message repeats a value or the data of a Secret; text from
+//! other sources is masked by [`kube_apply::Mask`] first.
 
 use domain::Kind;
 use helm_engine::Event;
@@ -13,7 +13,7 @@ use crate::render::RenderError;
 use crate::render::share::WorkError;
 use crate::storage::StorageError;
 
-/// Why an act came to nothing, or to a failure.
+/// Error of an action.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -32,7 +32,7 @@ pub enum Error {
     AlreadyDeleted { name: String },
     #[error("description must be 256 characters or less, got {0}")]
     Description(usize),
-    /// By somebody who does not hold releases as we do: the helm command.
+    /// The operation belongs to a client that uses no Lease, such as the helm command.
     #[error("another operation (install/upgrade/rollback) is in progress")]
     Pending,
     #[error(transparent)]
@@ -51,10 +51,10 @@ pub enum Error {
     Crd { file: String, why: String, kind: Kind },
     #[error("cannot look at namespace {namespace:?}, or make it: {why}")]
     Namespace { namespace: String, why: String, kind: Kind },
-    /// Nothing was written.
+    /// Rejected before anything was written.
     #[error("unable to continue with {act}: {why}")]
     Refused { act: &'static str, why: String, kind: Kind },
-    /// There is a record of it.
+    /// The failure is recorded in `record`.
     #[error("{said}")]
     Failed { said: String, kind: Kind, record: Box<Record> },
     #[error("failed to delete release: {name}: {why}")]
@@ -65,7 +65,7 @@ pub enum Error {
     NotLoaded { name: String },
     #[error("cannot record the digest of the new revision: {0}")]
     Ledger(String),
-    /// Somebody else changed the release meanwhile, and theirs holds.
+    /// Another client changed the release during the operation, and its change stands.
     #[error("release {name:?} was changed by somebody else in the middle of it")]
     Overtaken { name: String },
 }
@@ -103,7 +103,7 @@ impl Error {
     }
 }
 
-/// What went wrong between the first and the last record of an act.
+/// Failure between the first and the last record of an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Cause {
     #[error("{}{error}", before(*event))]
@@ -122,7 +122,7 @@ impl Cause {
         Self::Apply(Box::new(error))
     }
 
-    /// Somebody else wrote or deleted the record.
+    /// Whether another client wrote or deleted the record.
     pub(crate) fn is_overtaken(&self) -> bool {
         match self {
             Self::Storage(error) | Self::Hook { error: HookError::Storage(error), .. } => {
@@ -142,7 +142,7 @@ impl Cause {
     }
 }
 
-/// What Helm says of an event before it says what went wrong there.
+/// Helm's prefix for a failed event.
 fn before(event: Event) -> &'static str {
     match event {
         Event::PreInstall => "failed pre-install: ",
@@ -153,7 +153,7 @@ fn before(event: Event) -> &'static str {
     }
 }
 
-/// Why a hook was not run, or did not succeed.
+/// Error of a hook.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     #[error("unable to build kubernetes object for {event} hook {path}: {source}")]
@@ -189,7 +189,7 @@ fn said(failures: &[Failure]) -> String {
 }
 
 impl StorageError {
-    /// Somebody else wrote or deleted the record.
+    /// Whether another client wrote or deleted the record.
     pub(crate) fn is_overtaken(&self) -> bool {
         matches!(self, Self::Changed { .. } | Self::Gone { .. })
     }

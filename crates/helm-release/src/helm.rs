@@ -1,4 +1,4 @@
-//! Whoever acts on releases: as whom, where, and by which clock.
+//! Entry point of all actions: clients, renderer, clock and trust settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,38 +18,38 @@ use crate::render::{Cluster, Renderer};
 use crate::storage::Storage;
 use crate::trust::{Origin, Trust};
 
-/// Does what Helm does. Cheap to make for each act, if renderer and discovery are shared.
+/// Runs Helm's actions. Cheap to create per action if renderer and discovery are shared.
 #[derive(Clone)]
 pub struct Helm {
-    /// Writes records and Leases: the platform itself, or whoever acts where there is no platform.
+    /// Writes records and Leases: the platform's own client, or the caller's where there is no platform.
     pub records: Client,
-    /// Writes what charts make, as whoever asked for it.
+    /// Writes the objects of charts, as the identity that requested the action.
     pub objects: Client,
     pub discovery: Discovery,
     pub renderer: Renderer,
     pub clock: Arc<dyn Clock>,
-    /// The Helm that is followed.
+    /// The Helm version whose behaviour is followed.
     pub profile: Profile,
-    /// What others are told while they wait for us.
+    /// Holder identity in the Lease, shown to other clients that wait.
     pub holder: String,
-    /// What is seen of others who are at work on releases.
+    /// Observed Leases of other holders.
     pub sightings: Sightings,
-    /// How long one waits for somebody else who is at work on a release.
+    /// How long to wait for another live holder of the release lock.
     pub patience: Duration,
-    /// How records are judged before anything of them is executed. Without it all of them are trusted, which is right only
-    /// where `objects` is the caller's own client, as in the command line.
+    /// Trust in stored records, checked before their content is executed. `None` trusts all records; that is safe
+    /// only where `objects` is the caller's own client, as in the command line.
     pub trust: Option<Trust>,
-    /// Objects that are not written with `objects`: another client writes what was rendered of them in this operation, or
-    /// they are left alone.
+    /// Objects that are not written with `objects`: another client writes them if they were rendered in this
+    /// operation, else they are left alone.
     pub reserved: Reserved,
-    /// A record that does not fit into one Secret is refused, because nothing else keeps what would be left out.
+    /// Rejects records that do not fit into one Secret, because the omitted parts would be stored nowhere.
     pub whole_records: bool,
-    /// The flow whose share of the renderer is used, such as an account's; else the namespace's.
+    /// Flow (such as an account) whose share of the renderer is used; defaults to the namespace.
     pub flow: Option<Arc<str>>,
 }
 
 impl Helm {
-    /// As Helm 4, with no patience.
+    /// Helm 4's behaviour, without waiting for other lock holders.
     pub fn new(
         records: Client,
         objects: Client,
@@ -74,14 +74,14 @@ impl Helm {
         }
     }
 
-    /// The records of a namespace.
+    /// Storage for the records of a namespace.
     pub fn storage(&self, namespace: &str) -> Storage {
         let storage = Storage::new(self.records.clone(), namespace, self.clock.clone());
         let storage = storage.sharing(self.share(namespace));
         if self.whole_records { storage.whole_only() } else { storage }
     }
 
-    /// The share of the renderer's pool of the flow, or of a namespace where none is set.
+    /// Share of the worker pool for the flow, or for the namespace if no flow is set.
     pub fn share(&self, namespace: &str) -> Share {
         self.renderer.share(self.flow.as_deref().unwrap_or(namespace))
     }
@@ -91,7 +91,7 @@ impl Helm {
         Target { reserved: self.reserved.clone(), ..target }
     }
 
-    /// The target for content that is not trusted.
+    /// Target for untrusted content.
     pub(crate) fn foreign_target(&self, namespace: &str) -> Target {
         let target = self.target(namespace);
         match &self.trust {
@@ -110,7 +110,7 @@ impl Helm {
         Cluster { client: self.objects.clone(), discovery: self.discovery.clone(), flow: self.flow.clone() }
     }
 
-    /// Does `work` while nobody else works on the release. It is boxed, because an act holds a lot at once.
+    /// Runs `work` while holding the lock of the release. Boxed, because the futures of actions are large.
     pub(crate) async fn held<T>(
         &self,
         namespace: &str,
@@ -118,7 +118,7 @@ impl Helm {
         work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
         let hold = Hold::new(self.records.clone(), namespace, &self.holder).seeing(&self.sightings);
-        // In a box: an act is large, and would lie on the stack once for each who passes it on.
+        // Boxed again: the future would otherwise be copied onto the stack by every caller that passes it on.
         let work = Box::pin(work);
         hold.during(name, self.patience, || work).await?
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::actions::{Install, Rollback, Run, Test, Uninstall, Upgrade};
 
-    /// Nothing is done here: that it compiles is the test.
+    /// Compile-time check only.
     #[expect(dead_code, reason = "for the compiler")]
     fn every_act_can_be_done_on_any_thread(
         helm: &Helm,

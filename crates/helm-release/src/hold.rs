@@ -1,7 +1,7 @@
-//! One operation per release: a Lease in its namespace, beside its records, while somebody works on it.
+//! Release lock: at most one operation per release, by a Lease in the namespace of its records.
 //!
-//! Work whose Lease is lost is dropped where it stands. What it may have sent by then is judged by the cluster: every
-//! write of a record carries the version that was read.
+//! When the Lease is lost, the running operation is dropped. Writes already sent are safe: every write of a record
+//! carries the `resourceVersion` that was read.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use domain::failure::Kind;
 use kube::Client;
 use kube_access::{Lock, Missed, Sightings};
 
-/// Why work on a release was not done, or not to its end.
+/// Why an operation under the release lock was not started or not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum HoldError {
     #[error("another operation on release `{name}` is in progress, by {holder}")]
     Busy { name: String, holder: String },
-    /// What was done so far is for whoever comes next to bring to an end.
+    /// The next operation on the release finishes the work.
     #[error("the work on release `{name}` was given up: its lease was lost")]
     Lost { name: String },
     #[error("cannot ask whether somebody works on release `{name}`")]
@@ -36,7 +36,7 @@ impl HoldError {
     }
 }
 
-/// Who works on releases of a namespace, and by which client the Leases are written.
+/// Takes release locks in one namespace.
 #[derive(Clone)]
 pub struct Hold {
     client: Client,
@@ -45,26 +45,26 @@ pub struct Hold {
     sightings: Sightings,
 }
 
-/// The Lease of a release.
+/// Name of the Lease of a release.
 pub fn lease_name(release: &str) -> String {
     format!("helm-{release}")
 }
 
 impl Hold {
-    /// `holder` is what others are told of us while they wait.
+    /// `holder` is the identity that waiting clients see.
     pub fn new(client: Client, namespace: &str, holder: &str) -> Self {
         let (namespace, holder) = (namespace.to_owned(), holder.to_owned());
         Self { client, namespace, holder, sightings: Sightings::default() }
     }
 
-    /// Nobody is waited for longer than needed who was seen before.
+    /// Shares observed Leases between locks, which shortens the wait for a holder that was observed before.
     #[must_use]
     pub fn seeing(self, sightings: &Sightings) -> Self {
         Self { sightings: sightings.clone(), ..self }
     }
 
-    /// Does `work` while nobody else works on the release. Somebody who has died is waited for, at most twice ten
-    /// seconds; for somebody who lives one waits no longer than `patience`, and a few seconds to be sure.
+    /// Runs `work` while holding the lock. A dead holder is waited for at most twice ten seconds; a live holder at
+    /// most `patience` plus a few seconds to confirm it is alive.
     pub async fn during<W: Future>(
         &self,
         release: &str,
@@ -85,7 +85,7 @@ impl Hold {
     }
 }
 
-/// Without what tells two candidates of one holder apart.
+/// The holder name without the suffix that distinguishes its candidates.
 fn person(identity: &str) -> String {
     identity.rsplit_once('_').map_or(identity, |(holder, _)| holder).to_owned()
 }

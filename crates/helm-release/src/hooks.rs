@@ -1,8 +1,8 @@
-//! Hooks: what runs at the turning points of a release, one after the other, each to its end.
+//! Hooks: run one after the other at the events of a release, each to completion.
 //!
-//! In Helm's order: by weight, then by name; those that are alike as the chart's kinds are installed. Before one is made its
-//! predecessor goes, unless its policies say otherwise. The record tells which one runs, before it does.
-//! Left out: copying the output of hooks (`helm.sh/hook-output-log-policy`).
+//! Order is Helm's: by weight, then by name, then by Helm's install order of kinds. The previous object of a hook is
+//! deleted before the hook is created, unless its delete policies say otherwise. A hook is recorded as running before
+//! it starts. Not implemented: copying the output of hooks (`helm.sh/hook-output-log-policy`).
 
 use std::time::Duration;
 
@@ -21,22 +21,22 @@ pub(crate) const BEFORE: &str = "before-hook-creation";
 const SUCCEEDED: &str = "hook-succeeded";
 const FAILED: &str = "hook-failed";
 
-/// What hooks need to run.
+/// Dependencies of running hooks.
 pub(crate) struct Hooks<'h> {
     pub storage: &'h Storage,
-    /// Parses hooks.
+    /// Share of the worker pool for parsing hooks.
     pub share: &'h Share,
     pub target: &'h Target,
     pub clock: &'h dyn Clock,
     pub way: Way,
-    /// For each of them.
+    /// Timeout of each hook.
     pub timeout: Duration,
     pub tell: &'h dyn Tell,
 }
 
 impl Hooks<'_> {
-    /// Runs the hooks of an event that are wanted, and says how many there were. The record knows how each went; the last of it
-    /// is for the caller to write.
+    /// Runs the hooks of an event that `wanted` selects and returns their number. Results are set in `stored`; the
+    /// caller writes the last of them.
     pub async fn run(
         &self,
         stored: &mut Stored,
@@ -77,7 +77,7 @@ impl Hooks<'_> {
         went
     }
 
-    /// Makes the objects of a hook and waits until they are through.
+    /// Creates the objects of a hook and waits until they complete.
     async fn watch(&self, hook: &HookRecord, objects: &[Object], event: Event) -> Result<(), HookError> {
         let applied = apply(self.target, &[], objects, &Options::new(self.way), self.tell).await;
         applied.map_err(|source| HookError::Apply {
@@ -90,7 +90,8 @@ impl Hooks<'_> {
         waited.map_err(HookError::NotDone)
     }
 
-    /// The failure is what is told; what cannot be cleared away after it is only logged.
+    /// Applies delete policies after a failure. The hook's failure is the reported error, so failed deletions are
+    /// only logged.
     async fn after_failure(&self, stored: &Stored, done: &[usize], failed: usize) {
         let hooks = &stored.record.hooks;
         let leavings = done.iter().map(|&at| (at, SUCCEEDED));
@@ -101,9 +102,9 @@ impl Hooks<'_> {
         }
     }
 
-    /// Removes what a hook made, if that is its policy.
+    /// Deletes the objects of a hook if it has this delete policy.
     async fn remove_by(&self, hook: &HookRecord, policy: &str) -> Result<(), HookError> {
-        // With a definition everything of its kind would go.
+        // Deleting a CRD would delete all objects of its kind.
         if hook.kind == "CustomResourceDefinition" || !hook.delete_policies.iter().any(|own| own == policy) {
             return Ok(());
         }
@@ -114,7 +115,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// The objects of a hook. A busy pool does not refuse it, because the operation is under way.
+    /// Parses the objects of a hook. A busy pool does not reject it, because the operation is under way.
     async fn parse(&self, hook: &HookRecord, event: &'static str) -> Result<Vec<Object>, HookError> {
         let manifest = hook.manifest.clone();
         let parsed = self.share.finish(manifest.len(), move || Object::parse_all(&manifest)).await?;
@@ -122,11 +123,11 @@ impl Hooks<'_> {
     }
 }
 
-/// The places of the hooks that run at an event, in the order in which they do.
+/// Indices of the hooks that run at an event, in execution order.
 fn order(hooks: &[HookRecord], event: Event, wanted: impl Fn(&HookRecord) -> bool) -> Vec<usize> {
     let mut turns: Vec<usize> =
         (0..hooks.len()).filter(|&at| hooks[at].runs_at(event) && wanted(&hooks[at])).collect();
-    // Stable: those alike stay in the order of their kinds.
+    // The sort is stable: hooks with equal keys stay in the order of their kinds.
     turns.sort_by(|&a, &b| (hooks[a].weight, &hooks[a].name).cmp(&(hooks[b].weight, &hooks[b].name)));
     turns
 }

@@ -1,9 +1,18 @@
-//! Helm's release records, and the acts that make them.
+//! Helm's release records and the actions on them.
 //!
-//! Modules in reading order: what Helm keeps of a release ([`record`]), where it keeps it ([`storage`]), how a chart
-//! becomes one ([`render`]), and that only one at a time works on it ([`hold`]); what can be asked ([`queries`]); who
-//! acts ([`helm`]), what can be done ([`actions`], [`hooks`]), what goes wrong ([`error`]) what is never said ([`quiet`]), and which identity executes
-//! what a record holds ([`trust`]).
+//! Modules:
+//!
+//! - [`record`]: the release record
+//! - [`storage`]: records in Secrets
+//! - [`render`]: renders charts
+//! - [`hold`]: one operation per release at a time
+//! - [`queries`]: list, get and history
+//! - [`helm`]: entry point of the actions
+//! - [`actions`]: install, upgrade, rollback, uninstall, test, recover
+//! - [`hooks`]: runs hooks
+//! - [`error`]: errors of actions
+//! - [`quiet`]: masks secrets in progress events
+//! - [`trust`]: decides which identity executes the content of a record
 
 pub mod actions;
 pub mod error;

@@ -1,6 +1,7 @@
-//! What can be asked of releases, and is answered as Helm answers it.
+//! Read queries on releases, answered as Helm does.
 //!
-//! Nothing here writes. A list is decided by labels, and only what is shown is unpacked.
+//! Nothing here writes. Lists are filtered by the labels of record Secrets; only the records on the returned page are
+//! decoded.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use regex::Regex;
 use crate::record::{Moment, Record, Status};
 use crate::storage::{Head, Scope, Storage, StorageError, Stored, heads, newest};
 
-/// So many records are fetched at once.
+/// Records fetched concurrently.
 const AT_ONCE: usize = 16;
 
-/// Why there is no answer.
+/// Error of a query.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     #[error("release: not found")]
@@ -44,7 +45,7 @@ impl QueryError {
     }
 }
 
-/// What a list shows of a release, and a history of a revision.
+/// Row of a release list or of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub name: String,
@@ -57,20 +58,20 @@ pub struct Summary {
     pub chart_version: String,
     pub app_version: String,
     pub description: String,
-    /// The revision that this one went back to, or zero.
+    /// The revision that was restored, or zero.
     pub rollback_revision: i64,
     pub labels: BTreeMap<String, String>,
 }
 
-/// Which releases are wanted, in which order.
+/// Options of a list: filters, order, page.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub scope: Scope,
-    /// Only those whose name this matches.
+    /// Only releases whose name matches.
     pub name: Option<Regex>,
-    /// Only those whose newest revision is one of these.
+    /// Only releases whose newest revision has one of these statuses.
     pub states: BTreeSet<Status>,
-    /// Of the user's own labels, as Kubernetes selects; may be empty.
+    /// Label selector over user labels; may be empty.
     pub selector: String,
     pub by_date: bool,
     pub reverse: bool,
@@ -79,18 +80,18 @@ pub struct Wanted {
     pub limit: usize,
 }
 
-/// What was found.
+/// Result of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
     pub releases: Vec<Summary>,
-    /// So many there are without offset and limit.
+    /// Number of releases without offset and limit.
     pub total: usize,
-    /// What could not be read, and why.
+    /// Records that could not be decoded, with the reason.
     pub damaged: Vec<String>,
 }
 
 impl Wanted {
-    /// What Helm 4's `helm list` asks for when nothing else is said.
+    /// The defaults of Helm 4's `helm list`.
     pub fn new(scope: Scope) -> Self {
         Self {
             scope,
@@ -124,7 +125,7 @@ impl Summary {
     }
 }
 
-/// One revision of a release, or the newest.
+/// Returns one revision of a release, the newest if `revision` is `None`.
 pub async fn get(storage: &Storage, name: &str, revision: Option<i64>) -> Result<Stored, QueryError> {
     let found = match revision {
         Some(revision) => storage.get(name, revision).await?,
@@ -133,7 +134,7 @@ pub async fn get(storage: &Storage, name: &str, revision: Option<i64>) -> Result
     found.ok_or_else(|| QueryError::NotFound { name: name.to_owned(), revision })
 }
 
-/// The newest revisions of a release, the oldest of them first.
+/// Returns the newest `most` revisions of a release, oldest first.
 pub async fn history(storage: &Storage, name: &str, most: usize) -> Result<Vec<Summary>, QueryError> {
     let entries = storage.entries(name).await?;
     if entries.is_empty() {
@@ -146,12 +147,12 @@ pub async fn history(storage: &Storage, name: &str, most: usize) -> Result<Vec<S
     Ok(history)
 }
 
-/// What the user said and what the chart says, as `helm get values --all` shows them.
+/// User values merged over chart defaults, as shown by `helm get values --all`.
 pub fn all_values(record: &Record, profile: Profile) -> Result<Members, QueryError> {
     coalesced(record, profile).map_err(|why| QueryError::Values { name: record.name.clone(), why })
 }
 
-/// What the chart of a record and its user came to.
+/// User values merged over the chart's defaults.
 pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, String> {
     let defaults = record.chart.values().map_err(|error| error.to_string())?;
     let chart = Alone { name: &record.chart.head().name, values: &defaults };
@@ -164,7 +165,7 @@ pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, St
     }
 }
 
-/// The chart of a record, which has no subcharts.
+/// Chart of a record as a tree without subcharts.
 #[derive(Clone, Copy)]
 struct Alone<'c> {
     name: &'c str,
@@ -185,7 +186,7 @@ impl Tree for Alone<'_> {
     }
 }
 
-/// As `helm get hooks` prints them.
+/// Hooks as `helm get hooks` prints them.
 pub fn hooks_text(record: &Record) -> String {
     let mut text = Vec::new();
     for hook in &record.hooks {
@@ -194,7 +195,7 @@ pub fn hooks_text(record: &Record) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The releases that are wanted.
+/// Lists releases.
 pub async fn list(client: &Client, clock: &Arc<dyn Clock>, wanted: &Wanted) -> Result<Listed, StorageError> {
     let mut found = chosen(client, wanted).await?;
     let total = found.len();
@@ -207,7 +208,7 @@ pub async fn list(client: &Client, clock: &Arc<dyn Clock>, wanted: &Wanted) -> R
     }
     let mut listed = open(client, clock, found).await?;
     if wanted.by_date {
-        // As Helm: the newest first.
+        // Newest first, as in Helm.
         listed.releases.sort_by_key(|release| std::cmp::Reverse(release.updated.at()));
         if wanted.reverse {
             listed.releases.reverse();
@@ -217,10 +218,10 @@ pub async fn list(client: &Client, clock: &Arc<dyn Clock>, wanted: &Wanted) -> R
     Ok(Listed { total, ..listed })
 }
 
-/// What of all that there is was asked for.
+/// Record metadata that passes all filters.
 async fn chosen(client: &Client, wanted: &Wanted) -> Result<Vec<Head>, StorageError> {
     let mut found = heads(client, &wanted.scope, "").await?;
-    // What is superseded is never the newest: who wants nothing else wants all of that.
+    // A superseded revision is never the newest, so a filter for superseded alone keeps all revisions.
     if wanted.states != BTreeSet::from([Status::Superseded]) {
         found = newest(found);
     }
@@ -229,7 +230,8 @@ async fn chosen(client: &Client, wanted: &Wanted) -> Result<Vec<Head>, StorageEr
             && wanted.name.as_ref().is_none_or(|name| name.is_match(&head.name))
     });
     if !wanted.selector.is_empty() {
-        // Which are the newest is decided among all of them; the cluster knows how to select.
+        // The newest revision is chosen among all records before the selector applies; the cluster evaluates the
+        // selector.
         let key = |head: &Head| (head.namespace.clone(), head.name.clone(), head.revision);
         let selected = heads(client, &wanted.scope, &wanted.selector).await?;
         let selected: HashSet<_> = selected.iter().map(key).collect();
@@ -243,7 +245,7 @@ fn page<T>(all: Vec<T>, wanted: &Wanted) -> Vec<T> {
     all.into_iter().skip(wanted.offset).take(limit).collect()
 }
 
-/// Unpacks them, in their order. One that has gone meanwhile is left out.
+/// Decodes records in order. Records deleted since the list are skipped.
 async fn open(client: &Client, clock: &Arc<dyn Clock>, heads: Vec<Head>) -> Result<Listed, StorageError> {
     let fetch = |head: Head| async move {
         let storage = Storage::new(client.clone(), &head.namespace, clock.clone());

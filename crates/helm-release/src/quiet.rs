@@ -1,8 +1,8 @@
-//! What must not be said is not said: what those are told who follow an act passes through here.
+//! Progress sink that masks sensitive text.
 
 use kube_apply::{Mask, Step, Tell};
 
-/// Tells what somebody is told, without any of it.
+/// Forwards progress events with sensitive text masked.
 pub struct Quiet<'q> {
     pub mask: &'q Mask,
     pub tell: &'q dyn Tell,

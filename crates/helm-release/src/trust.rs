@@ -1,10 +1,11 @@
 //! Which identity executes the content of a Helm record.
 //!
 //! A record is a Secret in the release's namespace, which tenants can edit. Hooks, manifests and removals that come from a
-//! stored record are therefore executed as the identity of the release only if the [`Ledger`] knows the digest of that very
+//! stored record are therefore executed as the identity of the release only if the [`Ledger`] has the digest of exactly that
 //! content; content of any other record is executed as the `foreign` identity.
 //!
-//! Invariant: the decision is made on the bytes that are executed. A record is decoded once, judged and executed from memory.
+//! Invariant: the decision is made on the bytes that are executed. A record is decoded once, then checked and executed from
+//! memory.
 
 use std::sync::Arc;
 
@@ -16,23 +17,24 @@ use kube::Client;
 use crate::hooks::BEFORE;
 use crate::record::{HookRecord, Record};
 
-/// Where the content of a record comes from.
+/// Origin of the content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Rendered by us, as the identity that acts now.
+    /// Rendered by the platform, as the identity of this operation.
     Own,
-    /// Rendered by us, as another identity. Its objects are removed by the identity that acts now, and nothing of it is run.
+    /// Rendered by the platform, as another identity. Its objects are removed as the identity of this operation; nothing of
+    /// it is executed.
     Other,
-    /// Made or changed by somebody else.
+    /// Written or changed by another client.
     Foreign,
 }
 
-/// Remembers the content that was rendered by us, where tenants cannot write.
+/// Digests of the content that the platform rendered, stored where tenants cannot write.
 pub trait Ledger: Send + Sync {
     fn origin(&self, record: &Record) -> Origin;
 
-    /// Enters content that is about to be written under a new revision. `kept` are the revisions that stay in the history;
-    /// `restored` is the revision whose content a rollback repeats.
+    /// Enters the content of a new revision before its record is written. `kept` are the revisions that stay in the history;
+    /// `restored` is the revision that a rollback restores.
     fn enter<'a>(
         &'a self,
         record: &'a Record,
@@ -41,7 +43,7 @@ pub trait Ledger: Send + Sync {
     ) -> BoxFuture<'a, Result<(), LedgerError>>;
 }
 
-/// The ledger could not be written.
+/// Error of writing the ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error("another operation has taken over")]
@@ -50,7 +52,7 @@ pub enum LedgerError {
     Unavailable(String),
 }
 
-/// How records are judged, and who executes those that are not ours.
+/// Ledger of trusted content, and the client that executes the content of other records.
 #[derive(Clone)]
 pub struct Trust {
     pub ledger: Arc<dyn Ledger>,
@@ -58,15 +60,15 @@ pub struct Trust {
 }
 
 impl Record {
-    /// SHA-256 over what can be executed: chart, values, manifest and hooks. Status, times, notes and labels are not in it,
-    /// nor are the chart's templates and files, which are left out of large records and never run from a record.
+    /// SHA-256 over the executable content: chart, values, manifest and hooks. Status, times, notes and labels are not included,
+    /// nor are the chart's templates and files, which are left out of large records and never executed from a record.
     pub fn digest(&self) -> String {
         let mut text = Encoding::default();
         text.add(&self.name);
         text.add(&self.namespace);
         text.add(&self.version.to_string());
         text.add(self.chart.without_files().text().unwrap_or_default());
-        // What cannot be written as JSON cannot be stored either.
+        // Values that cannot be written as JSON cannot be stored either.
         text.add(&json::write(&Data::Map(self.config.clone()), Style::Plain).unwrap_or_default());
         text.add(&self.manifest);
         text.add(self.apply_method.map_or("", super::record::ApplyMethod::as_str));
@@ -78,7 +80,7 @@ impl Record {
     }
 }
 
-/// Fields with their lengths, so that no two sequences of fields are the same bytes.
+/// Length-prefixed encoding of fields, so that different sequences of fields have different bytes.
 #[derive(Default)]
 struct Encoding(Vec<u8>);
 
@@ -96,7 +98,7 @@ impl Encoding {
         }
     }
 
-    /// Everything but how it went.
+    /// Adds all fields of a hook except its last run.
     fn hook(&mut self, hook: &HookRecord) {
         let HookRecord {
             name,
@@ -113,7 +115,7 @@ impl Encoding {
             self.add(field);
         }
         self.list(events);
-        // A hook without a policy gets this one when it runs.
+        // The default policy, which a hook without one gets when it runs.
         let usual = [BEFORE.to_owned()];
         self.list(if delete_policies.is_empty() { &usual } else { delete_policies });
         self.list(output_log_policies);

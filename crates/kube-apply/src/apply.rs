@@ -1,10 +1,10 @@
-//! Bringing objects onto a cluster: what is wanted is written, what was wanted before and is no more is taken away.
+//! Applies a set of objects to a cluster and removes previous objects that are no longer desired.
 //!
-//! In this order: every object finds its place and is looked at, and nothing is written if one of them has no kind or is
-//! somebody else's. Then wave by wave ([`crate::order`]); the first wave with a failure is the last. Definitions are waited
-//! for before what they define. Then what is no more wanted goes.
+//! First every object is resolved to its API resource and read; nothing is written if one has an unknown kind or
+//! another owner. Objects are then written wave by wave ([`crate::order`]); a wave with a failure is the last. CRDs
+//! are waited for before objects of their kinds. Finally obsolete objects are removed.
 //!
-//! Every step can be repeated: killed anywhere and begun again it comes to the same end.
+//! Level-triggered: an apply that stopped anywhere can be repeated and reaches the same state.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -24,39 +24,39 @@ use crate::target::{Placed, Target, is_definition, made_kinds};
 use crate::tell::{Outcome, Step, Tell};
 use crate::write::{self, Work};
 
-/// How long definitions may take to be established, where nobody says.
+/// Default timeout for CRDs to be established.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
-/// How long the cluster may take to tell of the kinds that they make.
+/// Timeout for discovery to list the kinds of new CRDs.
 const KNOWN_WITHIN: Duration = Duration::from_secs(10);
 const BETWEEN_READINGS: Duration = Duration::from_millis(100);
 
-/// How objects are written.
+/// Apply strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// As Helm 4: the cluster merges, and knows who set which field.
+    /// Server-side apply, as Helm 4.
     ServerSide {
-        /// Take fields from others who set them.
+        /// Take over fields of other field managers.
         force_conflicts: bool,
     },
-    /// As Helm 3: from the last manifest, the new one and what is there.
+    /// Three-way merge of the last manifest, the new manifest and the live object, as Helm 3.
     ThreeWay,
 }
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub way: Way,
-    /// Whose the objects are. Hooks are nobody's.
+    /// Release that owns the objects. Hooks have no owner.
     pub ownership: Option<Ownership>,
-    /// Replace what is there instead of merging into it.
+    /// Replace live objects instead of merging into them.
     pub force_replace: bool,
-    /// Let the cluster check everything and keep nothing.
+    /// Server-side dry run.
     pub dry_run: bool,
-    /// Have fields refused that the kind does not know.
+    /// Reject fields that the kind does not have (strict field validation).
     pub validate: bool,
-    /// Until when definitions may take to be established; a minute where it is not said.
+    /// Deadline for CRDs to be established; one minute from now if `None`.
     pub deadline: Option<Instant>,
-    /// Former objects of a manifest that is not trusted. They are the base of a three-way merge, except for reserved objects,
-    /// which another client writes; they neither prove that a live object is ours nor are they removed.
+    /// Previous objects of an untrusted manifest. They are the base of a three-way merge, except for reserved
+    /// objects, which another client writes. They do not prove ownership of a live object and are not removed.
     pub merge_only: Vec<Object>,
 }
 
@@ -73,7 +73,7 @@ impl Options {
         }
     }
 
-    /// The same for objects of this release.
+    /// Sets the release that owns the objects.
     #[must_use]
     pub fn owned_by(mut self, ownership: Ownership) -> Self {
         self.ownership = Some(ownership);
@@ -81,19 +81,19 @@ impl Options {
     }
 }
 
-/// What was done, with the namespaces that the objects ended in.
+/// Result of an apply. Objects have the namespace they were written to.
 #[derive(Debug, Default)]
 pub struct Applied {
     pub created: Vec<Object>,
     pub changed: Vec<Object>,
     pub unchanged: Vec<Object>,
-    /// What was wanted before, and is no more.
+    /// Previous objects that are no longer desired and were removed.
     pub removed: Vec<Object>,
-    /// The same, but it stays, because it says so or is somebody else's.
+    /// Previous objects that are no longer desired but kept, by their annotation or because they have another owner.
     pub kept: Vec<Object>,
 }
 
-/// Writes what is wanted (`after`) and removes what was wanted `before` and is no more.
+/// Writes the desired objects (`after`) and removes those of `before` that are no longer desired.
 pub async fn apply(
     target: &Target,
     before: &[Object],
@@ -104,14 +104,14 @@ pub async fn apply(
     look(target, before, after, options).await?.write(target, tell).await
 }
 
-/// What is to be done, for those who have something else to do between looking and writing.
+/// Plan of an apply, for callers that do other work between reading and writing.
 pub struct Looked {
     works: Vec<Work>,
     former: HashMap<Id, Placed>,
     options: Options,
 }
 
-/// Finds the place of every object and looks at what is there. Nothing is written.
+/// Resolves and reads all objects. Writes nothing.
 pub async fn look(
     target: &Target,
     before: &[Object],
@@ -129,7 +129,7 @@ pub async fn look(
 }
 
 impl Looked {
-    /// Writes what is wanted, and removes what is no more.
+    /// Executes the plan: writes desired objects and removes obsolete ones.
     pub async fn write(self, target: &Target, tell: &dyn Tell) -> Result<Applied, ApplyError> {
         let Self { works, former, options } = self;
         let ids: HashSet<Id> = works.iter().map(|work| work.placed.id()).collect();
@@ -168,7 +168,7 @@ pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<
     placed.into_iter().map(mark).collect()
 }
 
-/// An object that stands twice in a manifest is written once, as it is wanted last.
+/// Drops earlier duplicates: of objects that occur twice in a manifest, the last one is written.
 fn last_of_each(placed: Vec<Placed>) -> Vec<Placed> {
     let mut last = HashMap::new();
     for (at, placed) in placed.iter().enumerate().filter(|(_, placed)| !placed.object.name().is_empty()) {
@@ -180,7 +180,7 @@ fn last_of_each(placed: Vec<Placed>) -> Vec<Placed> {
         .collect()
 }
 
-/// What is there of everything wanted. Somebody else's objects are failures.
+/// Reads the live state of all desired objects. Objects of other owners are failures.
 async fn look_at_all(
     target: &Target,
     wanted: Vec<Placed>,
@@ -200,7 +200,7 @@ async fn look_at_all(
             Ok(found) => found,
             Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
         };
-        // What was ours before is ours.
+        // An object of the previous manifest is owned by the release; others are checked.
         let strange = options.ownership.as_ref().filter(|owner| owned.is_none() && !owner.take);
         match strange.zip(found.as_ref()).and_then(|(owner, found)| owner.complaint(found)) {
             Some(complaint) => Err(Failure::new(&placed.object, id, Why::Taken(complaint))),
@@ -217,7 +217,7 @@ fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Fa
     if failures.is_empty() { Ok(good) } else { Err(failures) }
 }
 
-/// Writes the objects of one wave, at the same time. All are tried.
+/// Writes the objects of one wave concurrently. A failure does not stop the others.
 async fn write_wave(
     target: &Target,
     wave: Vec<Work>,
@@ -266,7 +266,7 @@ async fn write_wave(
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
-/// Waits until the kinds that these make are served, and knows them from then on.
+/// Waits until the kinds of these CRDs are served and refreshes discovery.
 async fn established(
     target: &Target,
     definitions: &[Object],
@@ -292,7 +292,8 @@ async fn established(
     }
 }
 
-/// A cluster tells of new kinds a moment after it serves them. Who does not hear of them in time asks again later.
+/// Refreshes discovery until it lists the kinds. The API server lists new kinds shortly after it serves them. On
+/// timeout a later lookup refreshes again.
 async fn known(target: &Target, definitions: &[Object], deadline: Instant) -> Result<(), kube::Error> {
     let made = made_kinds(definitions);
     let is_known =

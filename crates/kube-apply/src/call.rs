@@ -1,6 +1,6 @@
-//! One call about one object, repeated while the cluster is only busy.
+//! API calls on one object, retried while the API server is busy.
 //!
-//! Everything is written under the name `helm`, so that Helm 4 finds its own fields.
+//! All writes use the field manager `helm`, so that Helm 4 recognises its fields.
 
 use std::time::Duration;
 
@@ -16,29 +16,29 @@ use tokio::time::sleep;
 
 use crate::target::Placed;
 
-/// The field manager of everything that charts make.
+/// Field manager of all chart objects.
 pub(crate) const MANAGER: &str = "helm";
 
-/// Between two attempts. A cluster that is busy for longer is left alone.
+/// Delays between attempts. A server that stays busy longer is an error.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(100),
     Duration::from_millis(400),
     Duration::from_secs(1),
 ];
-/// The longest that a cluster can make us wait by asking for it.
+/// Upper bound of a delay that the server requests.
 const LONGEST: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, kube::Error>;
 
-/// How a write is to be taken.
+/// Options of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mode {
     pub dry_run: bool,
     pub validate: bool,
 }
 
-/// The object as it is.
+/// Reads the object.
 pub(crate) async fn get(client: &Client, placed: &Placed) -> Result<Option<Value>> {
     let name = placed.object.name();
     patiently(|| async {
@@ -48,7 +48,7 @@ pub(crate) async fn get(client: &Client, placed: &Placed) -> Result<Option<Value
     .await
 }
 
-/// What is to be known of the object without its content.
+/// Reads the metadata of the object.
 pub(crate) async fn get_metadata(client: &Client, placed: &Placed) -> Result<Option<Value>> {
     let name = placed.object.name();
     patiently(|| async {
@@ -59,7 +59,8 @@ pub(crate) async fn get_metadata(client: &Client, placed: &Placed) -> Result<Opt
     .await
 }
 
-/// Not repeated unless it surely has not been done: a second attempt would find the object there.
+/// Creates the object. Retried only if the server certainly rejected the call: a second attempt after a success would
+/// fail with `AlreadyExists`.
 pub(crate) async fn create(client: &Client, placed: &Placed, mode: Mode) -> Result<Value> {
     let body = bytes(placed.object.value())?;
     let params = PostParams { dry_run: mode.dry_run, field_manager: Some(MANAGER.to_owned()) };
@@ -74,7 +75,7 @@ pub(crate) async fn create(client: &Client, placed: &Placed, mode: Mode) -> Resu
     .await
 }
 
-/// Replaces the object. `value` says which version it is meant to replace.
+/// Replaces the object. `value` carries the `resourceVersion` to replace.
 pub(crate) async fn replace(client: &Client, placed: &Placed, value: &Value, mode: Mode) -> Result<Value> {
     let params = PostParams { dry_run: mode.dry_run, field_manager: Some(MANAGER.to_owned()) };
     let mut request = placed
@@ -87,13 +88,13 @@ pub(crate) async fn replace(client: &Client, placed: &Placed, value: &Value, mod
     client.request(declare(request, "replace")).await
 }
 
-/// Applies the object: the cluster merges it into what is there.
+/// Applies the object (server-side apply).
 pub(crate) async fn apply(client: &Client, placed: &Placed, force: bool, mode: Mode) -> Result<Value> {
     let params = PatchParams { force, ..patch_params(mode) };
     patiently(|| async { patch(client, placed, &params, &Patch::Apply(placed.object.value())).await }).await
 }
 
-/// Merges some fields into the object. Not repeated: a patch that names a version must be made anew.
+/// Sends a merge patch. Not retried: a patch with a `resourceVersion` must be computed again.
 pub(crate) async fn merge(client: &Client, placed: &Placed, fields: &Value, mode: Mode) -> Result<Value> {
     patch(client, placed, &patch_params(mode), &Patch::Merge(fields)).await
 }
@@ -118,7 +119,7 @@ async fn patch(
     client.request(declare(request, "patch")).await
 }
 
-/// Deletes exactly this object. Whether there was one.
+/// Deletes exactly this object. Returns whether it existed.
 pub(crate) async fn delete(
     client: &Client,
     placed: &Placed,
@@ -153,14 +154,14 @@ fn absent_is_none(answer: Result<Value>) -> Result<Option<Value>> {
     }
 }
 
-/// `kube` has no word for it in these calls.
+/// `kube` does not support field validation in these calls.
 fn ask_for_validation(request: &mut http::Request<Vec<u8>>) {
     let joint = if request.uri().query().is_some() { '&' } else { '?' };
     let asked = format!("{}{joint}fieldValidation=Strict", request.uri());
     *request.uri_mut() = asked.parse().expect("an address with one more parameter is an address");
 }
 
-/// A call that can be made again whatever became of it.
+/// Retries an idempotent call, also after an unknown outcome.
 async fn patiently<T, F: Future<Output = Result<T>>>(call: impl FnMut() -> F) -> Result<T> {
     repeat(|error| is_undone(error) || is_broken(error), call).await
 }
@@ -178,7 +179,7 @@ async fn repeat<T, F: Future<Output = Result<T>>>(
     call().await
 }
 
-/// Turned away at the door, or by a quota that somebody else was writing at the same moment.
+/// Whether the call was certainly not executed: rejected by rate limiting, or by a quota that changed concurrently.
 fn is_undone(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 429 || is_stale(error),
@@ -186,7 +187,7 @@ fn is_undone(error: &kube::Error) -> bool {
     }
 }
 
-/// Somebody else wrote meanwhile. (A conflict about who sets a field is none of these.)
+/// Whether another client changed the object concurrently. A conflict of field managers is not included.
 pub(crate) fn is_stale(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status)
         if status.code == 409 && status.message.contains("the object has been modified"))
@@ -206,12 +207,12 @@ fn asked_pause(error: &kube::Error) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)).min(LONGEST))
 }
 
-/// So many calls are under way at the same time.
+/// Maximum concurrent calls.
 const AT_ONCE: usize = 8;
 
-/// Does all of these, several at the same time, and has their answers in their order.
+/// Runs all calls with bounded concurrency and returns their results in order.
 ///
-/// Boxed, because the compiler does not see of a stream of borrowing futures that it may go from thread to thread.
+/// Boxed, because the compiler cannot prove a stream of borrowing futures `Send`.
 pub(crate) async fn all<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(calls).buffered(AT_ONCE).collect().await
 }

@@ -1,4 +1,4 @@
-//! Work on large objects, on threads of its own: the async workers answer others meanwhile.
+//! Runs work on large objects on blocking threads, so that async workers stay responsive.
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
@@ -9,15 +9,16 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Values and bytes of texts up to which objects are worked on at once, which takes about a millisecond.
+/// Limits of values and text bytes up to which objects are processed inline, about one millisecond of work.
 const INLINE_VALUES: usize = 4 << 10;
 const INLINE_BYTES: usize = 256 << 10;
 
-/// As much at once as there are processors.
+/// One slot per processor.
 static SLOTS: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(available_parallelism().map_or(2, NonZero::get)));
 
-/// Does `work`: at once, or on a blocking thread where it is `large`. Dropping the future does not stop work that has begun.
+/// Runs `work` inline, or on a blocking thread if it is `large`. Dropping the future does not stop work that has
+/// started.
 pub(crate) async fn run<T: Send + 'static>(large: bool, work: impl FnOnce() -> T + Send + 'static) -> T {
     if !large {
         return work();
@@ -36,7 +37,7 @@ pub(crate) async fn run<T: Send + 'static>(large: bool, work: impl FnOnce() -> T
     }
 }
 
-/// Whether objects together are worth a thread. Looks at no more than that takes.
+/// Whether objects together exceed the inline limits. Stops counting at the limits.
 pub(crate) fn are_large<'v>(objects: impl IntoIterator<Item = &'v Value>) -> bool {
     let mut left = Left { values: INLINE_VALUES, bytes: INLINE_BYTES };
     !objects.into_iter().all(|object| left.take(object).is_some())

@@ -1,4 +1,4 @@
-//! What is different between two sets of objects, for people and for programs, without a word of what is secret.
+//! Differences between two sets of objects, with sensitive values masked.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ use similar::TextDiff;
 use crate::mask::Mask;
 use crate::object::{Id, Object};
 
-/// A difference that takes longer to find is shown less neatly.
+/// Time limit of one text diff; beyond it the diff is less minimal.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The time that all objects may take for that together.
+/// Time limit of all text diffs together.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(5);
-/// The bytes of changes that are told field by field for one object, and of all differences.
+/// Maximum bytes of field changes of one object, and of all differences.
 const OBJECT_BYTES: usize = 4 << 20;
 const BYTES_IN_ALL: usize = 32 << 20;
-/// Lines around a change.
+/// Context lines around a change.
 const CONTEXT: usize = 3;
 
-/// What became of one object.
+/// Difference of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     pub id: Id,
-    /// The file of the chart that it is in, or was.
+    /// Chart file of the object.
     pub source: Option<String>,
     pub what: What,
-    /// Field by field. Values are masked.
+    /// Field changes. Values are masked.
     pub changes: Vec<Change>,
-    /// As a unified difference of YAML. Values are masked.
+    /// Unified diff of the YAML. Values are masked.
     pub text: String,
 }
 
@@ -43,11 +43,11 @@ pub enum What {
     Removed,
 }
 
-/// One field.
+/// Change of one field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// A JSON pointer.
+    /// JSON pointer.
     pub path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
@@ -55,8 +55,8 @@ pub struct Change {
     pub after: Option<Value>,
 }
 
-/// What is different, in the order of the objects before, then of those that are new. `sensitive` are values that must not
-/// appear; the data of Secrets among the objects is masked in any case.
+/// Compares two sets of objects: those of `before` in order, then added ones. `sensitive` values are masked; so is
+/// the data of all Secrets among the objects.
 pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Difference> {
     let mask = Mask::new(before.iter().chain(after), sensitive);
     let new: BTreeMap<Id, &Object> = after.iter().map(|object| (object.id(), object)).collect();
@@ -68,8 +68,8 @@ pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Di
     kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask, &mut left)).collect()
 }
 
-/// What is different between two documents, field by field and as a text. They are compared as they are, and shown as `shown`
-/// has them, in which something may be masked.
+/// Compares two documents and returns field changes and a unified diff. `shown` are the documents to display,
+/// possibly masked.
 pub fn documents(
     (before, after): (&Value, &Value),
     shown: (&Value, &Value),
@@ -83,12 +83,12 @@ pub fn documents(
     (changes, lines(&readable(shown.0), &readable(shown.1), titles, PATIENCE))
 }
 
-/// All of it as one text.
+/// Concatenated unified diffs.
 pub fn text(differences: &[Difference]) -> String {
     differences.iter().map(|difference| difference.text.as_str()).collect()
 }
 
-/// What a comparison may still take.
+/// Remaining budget of a comparison.
 struct Left {
     bytes: usize,
     until: Instant,
@@ -145,7 +145,7 @@ fn bytes(value: &Value) -> usize {
         }
 }
 
-/// Field by field, as far as so many bytes go, and whether that is all; lists of another length are one change.
+/// Field changes up to `most` bytes, and whether they are complete. Lists of different lengths are one change.
 pub(crate) fn compare(before: Option<&Value>, after: Option<&Value>, most: usize) -> (Vec<Change>, bool) {
     let mut comparison = Comparison { path: String::new(), changes: Vec::new(), left: most, complete: true };
     comparison.fields(before, after);
@@ -153,7 +153,7 @@ pub(crate) fn compare(before: Option<&Value>, after: Option<&Value>, most: usize
 }
 
 struct Comparison {
-    /// The pointer to what is compared.
+    /// JSON pointer of the compared value.
     path: String,
     changes: Vec<Change>,
     left: usize,
@@ -161,7 +161,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Compares what stands at a token below.
+    /// Compares the values under a token of the current pointer.
     fn below(&mut self, token: &str, before: Option<&Value>, after: Option<&Value>) {
         let length = self.path.len();
         self.path.push('/');
@@ -204,7 +204,7 @@ fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What, p
     let title = |there: bool| if there { id.to_string() } else { "nothing".to_owned() };
     let header = (title(what != What::Added), title(what != What::Removed));
     let text = lines(&old, &new, (&header.0, &header.1), patience);
-    // Names that differ only where they are masked.
+    // The objects differ only in masked names.
     if text.is_empty() {
         format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
     } else {
@@ -212,7 +212,7 @@ fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What, p
     }
 }
 
-/// A unified difference; empty where there is none.
+/// Unified diff; empty if there is no difference.
 fn lines(before: &str, after: &str, titles: (&str, &str), patience: Duration) -> String {
     let lines = TextDiff::configure().timeout(patience).diff_lines(before, after);
     let mut unified = lines.unified_diff();
@@ -220,7 +220,7 @@ fn lines(before: &str, after: &str, titles: (&str, &str), patience: Duration) ->
     unified.to_string()
 }
 
-/// As YAML.
+/// The value as YAML.
 fn readable(value: &Value) -> String {
     yaml::write(&data(value)).unwrap_or_else(|_| format!("{value}\n"))
 }
@@ -278,7 +278,7 @@ mod tests {
         insta::assert_json_snapshot!(changes);
     }
 
-    /// Each changed member of a long key repeats the key.
+    /// Each changed member repeats the long key in its path.
     #[test]
     fn differences_are_bounded_in_bytes() {
         let object = |value: &str| {
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(diff(&same, &same, &[]), []);
     }
 
-    /// Sensitive values do not look like anything else that is generated here.
+    /// Sensitive values that no other generated text resembles.
     const SENSITIVE: [&str; 3] = ["S3CRET+ONE", "S3CRET: 'TWO'", "S3CRET-THREE\nWITH-LINES"];
 
     fn any_text() -> impl Strategy<Value = String> {

@@ -1,7 +1,7 @@
-//! What kinds a cluster serves.
+//! Discovery: the kinds that a cluster serves.
 //!
-//! Read once for a cluster and shared by everybody who writes to it; read again when somebody asks for a kind that is not
-//! known, and after definitions have come. Those who ask at the same time share one reading.
+//! Read once per cluster and shared by all writers. Refreshed when an unknown kind is requested and after CRDs were
+//! created. Concurrent refreshes are coalesced.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,27 +15,27 @@ use tokio::sync::Mutex;
 
 use crate::object::{group, version};
 
-/// The kinds of one cluster. Clones are the same.
+/// Kinds of one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Discovery(Arc<Inner>);
 
 struct Inner {
     version: Info,
     served: ArcSwap<Served>,
-    /// Held while it is read again.
+    /// Held during a refresh.
     reading: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Served {
-    /// By `apiVersion` and kind.
+    /// Keyed by `apiVersion` and kind.
     kinds: HashMap<(String, String), Kind>,
-    /// By group and kind: the `apiVersion` that the cluster prefers.
+    /// The preferred `apiVersion`, keyed by group and kind.
     preferred: HashMap<(String, String), String>,
     api_versions: BTreeSet<String>,
 }
 
-/// How a kind is reached.
+/// API resource and scope of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kind {
     pub resource: ApiResource,
@@ -66,22 +66,22 @@ impl Discovery {
         Ok(Self(Arc::new(Inner { version, served, reading: Mutex::new(()) })))
     }
 
-    /// The version of Kubernetes, as it says itself.
+    /// Kubernetes version of the API server.
     pub fn version(&self) -> &Info {
         &self.0.version
     }
 
-    /// Everything served, in order: `v1`, `v1/Pod`, `apps/v1`, `apps/v1/Deployment`.
+    /// Everything served, sorted: `v1`, `v1/Pod`, `apps/v1`, `apps/v1/Deployment`.
     pub fn api_versions(&self) -> Vec<String> {
         self.0.served.load().api_versions.iter().cloned().collect()
     }
 
-    /// A kind as far as it is known, without asking the cluster.
+    /// Looks up a kind without calling the cluster.
     pub fn known(&self, api_version: &str, kind: &str) -> Option<Kind> {
         self.0.served.load().kinds.get(&(api_version.to_owned(), kind.to_owned())).cloned()
     }
 
-    /// A kind. If it is not known the cluster is asked again.
+    /// Looks up a kind. Refreshes discovery if it is unknown.
     pub async fn find(&self, client: &Client, api_version: &str, kind: &str) -> Result<Kind, FindError> {
         if let Some(found) = self.known(api_version, kind) {
             return Ok(found);
@@ -91,19 +91,19 @@ impl Discovery {
             .ok_or_else(|| FindError::Unknown { api_version: api_version.to_owned(), kind: kind.to_owned() })
     }
 
-    /// A kind in the version that the cluster prefers.
+    /// Looks up a kind in the group's preferred version.
     pub fn preferred(&self, group: &str, kind: &str) -> Option<Kind> {
         let served = self.0.served.load();
         let preferred = served.preferred.get(&(group.to_owned(), kind.to_owned()))?;
         served.kinds.get(&(preferred.clone(), kind.to_owned())).cloned()
     }
 
-    /// A kind in whatever version is served: what was written long ago may be in one that is no more.
+    /// Looks up a kind in any served version: old manifests may use a version that is no longer served.
     pub fn in_any_version(&self, api_version: &str, kind: &str) -> Option<Kind> {
         self.known(api_version, kind).or_else(|| self.preferred(group(api_version), kind))
     }
 
-    /// Reads everything again, unless somebody did while this was waiting for its turn.
+    /// Refreshes discovery, unless another task did while this one waited.
     pub async fn read_again(&self, client: &Client) -> Result<(), kube::Error> {
         let before = self.0.served.load_full();
         let _turn = self.0.reading.lock().await;
@@ -157,7 +157,7 @@ impl Served {
         self.preferred
             .entry((resource.group.clone(), kind.clone()))
             .or_insert_with(|| api_version.to_owned());
-        // The first of several resources with one kind is the one that holds objects.
+        // If several resources have one kind, the first one holds the objects.
         self.kinds.entry((api_version.to_owned(), kind)).or_insert(Kind { resource, namespaced });
     }
 }

@@ -1,7 +1,7 @@
-//! What has become of objects since they were written: what is not as it was wanted, shown and put right.
+//! Detects and corrects drift: live objects that differ from their manifests.
 //!
-//! The cluster is asked what an apply would change, without doing it, so that defaults and what others may set are no drift.
-//! Fields that are to be ignored are left as they are, when they are looked at and when the rest is put right.
+//! A server-side dry run shows what an apply would change, so defaults and fields of other managers are not drift.
+//! Ignored fields keep their live value, in detection and correction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,37 +21,37 @@ use crate::owner::Ownership;
 use crate::target::{Placed, Target};
 use crate::tell::{Outcome, Step, Tell};
 
-/// An object with this annotation or label is not looked at, as with Flux.
+/// Annotation or label that disables drift detection of an object, as in Flux.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
 const OFF: &str = "disabled";
 
-/// Bytes of the changes that are told of one object.
+/// Maximum bytes of reported changes per object.
 const MOST_CHANGES: usize = 1 << 20;
 
 const CHECK: Mode = Mode { dry_run: true, validate: false };
 const WRITE: Mode = Mode { dry_run: false, validate: false };
 
-/// The fields of an object that may be as they are, as JSON pointers.
+/// JSON pointers of an object's fields that may differ.
 pub type Ignored<'a> = dyn Fn(&Object) -> Vec<String> + Sync + 'a;
 
-/// An object that is not as it was wanted.
+/// An object that differs from its manifest.
 pub struct Drift {
     pub id: Id,
-    /// `None` where the object is missing altogether. Values are masked: `before` is what is there, `after` what is wanted.
+    /// `None` if the object is missing. Values are masked: `before` is live, `after` is desired.
     pub changes: Option<Vec<Change>>,
     placed: Placed,
-    /// Not shown to anybody.
+    /// Contains unmasked values; never shown.
     patch: Option<Value>,
 }
 
 impl Drift {
-    /// About what its changes take.
+    /// Approximate size of the changes.
     pub fn bytes(&self) -> usize {
         self.changes.iter().flatten().map(Change::bytes).fold(0, usize::saturating_add)
     }
 }
 
-/// Names and places only.
+/// Ids and field paths only.
 impl fmt::Debug for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_string())
@@ -70,7 +70,7 @@ impl fmt::Display for Drift {
     }
 }
 
-/// Everything that is not as it was wanted. Writes nothing.
+/// Finds all objects that differ from their manifests. Writes nothing.
 pub async fn find(
     target: &Target,
     objects: &[Object],
@@ -118,7 +118,7 @@ async fn look(
     Ok(found.map(|(changes, patch)| Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
 }
 
-/// What differs, masked, and the patch that makes `wanted` of `live`.
+/// Masked differences, and the merge patch from `live` to `wanted`.
 fn changes(live: Value, wanted: Value, ignored: &[String], mask: &Mask) -> Option<(Vec<Change>, Value)> {
     let (live, mut wanted) = (stable(live), stable(wanted));
     for pointer in ignored {
@@ -130,7 +130,7 @@ fn changes(live: Value, wanted: Value, ignored: &[String], mask: &Mask) -> Optio
     Some((changes, patch))
 }
 
-/// An object without what the cluster keeps about it.
+/// Removes the fields that the API server maintains.
 fn stable(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
@@ -143,7 +143,7 @@ fn stable(mut object: Value) -> Value {
     object
 }
 
-/// Sets what is at the pointer to what it is in `live`, or takes it away where there it is not.
+/// Copies the value at the pointer from `live`, or removes it if `live` has none.
 fn leave(wanted: &mut Value, live: &Value, pointer: &str) {
     let Some((above, last)) = pointer.rsplit_once('/') else { return };
     let last = last.replace("~1", "/").replace("~0", "~");
@@ -161,7 +161,7 @@ fn leave(wanted: &mut Value, live: &Value, pointer: &str) {
     }
 }
 
-/// What is at the pointer; maps on the way to it are made.
+/// Value at the pointer; creates missing maps on the way.
 fn make<'a>(mut value: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
@@ -187,7 +187,7 @@ fn set(place: &mut Value, last: &str, value: Option<Value>) {
     }
 }
 
-/// For people: what was wanted, and what is there instead.
+/// Text for users: desired and live values.
 pub fn text(drifts: &[Drift]) -> String {
     drifts.iter().map(said).collect()
 }
@@ -202,7 +202,7 @@ fn said(drift: &Drift) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Puts right what was found. Ignored fields stay as they are.
+/// Corrects the drift. Ignored fields keep their values.
 pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Result<Applied, ApplyError> {
     let writes = drifts.iter().map(|drift| async move {
         tell.tell(Step::Applying { id: drift.id.clone() });

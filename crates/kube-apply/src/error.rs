@@ -1,6 +1,6 @@
-//! What can go wrong with one object, and with all of them.
+//! Errors of one object and of an apply.
 //!
-//! Always true: no message repeats a value of a Secret, whatever the cluster said.
+//! Invariant: no message repeats a value of a Secret, whatever the API server returned.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::apply::Applied;
 use crate::discovery::FindError;
 use crate::object::{Id, Object};
 
-/// Why one object could not be brought to where it should be.
+/// Failure of one object.
 #[derive(Debug)]
 pub struct Failure {
     pub id: Id,
-    /// The file of the chart that it came from.
+    /// Chart file of the object.
     pub source: Option<String>,
     pub why: Why,
 }
@@ -34,7 +34,7 @@ pub enum Why {
     NotEstablished(String),
 }
 
-/// Some objects failed. What was done before that is in `applied`; nothing after it was tried.
+/// Some objects failed. `applied` holds the results until then; later waves were not tried.
 #[derive(Debug)]
 pub struct ApplyError {
     pub failures: Vec<Failure>,
@@ -46,7 +46,7 @@ impl Failure {
         Self { id, source: object.source.clone(), why: why.into() }
     }
 
-    /// What the cluster said of this object.
+    /// Failure from an API error of this object.
     pub(crate) fn of_cluster(object: &Object, id: Id, error: &kube::Error) -> Self {
         Self::new(object, id, Why::Cluster { kind: kind_of(error), message: words(object, error) })
     }
@@ -76,7 +76,7 @@ impl ApplyError {
         Self { failures, applied: Applied::default() }
     }
 
-    /// The kind of the first failure: the others seldom say anything else.
+    /// Kind of the first failure, which usually represents the others.
     pub fn kind(&self) -> Kind {
         self.failures.first().map_or(Kind::Internal, Failure::kind)
     }
@@ -91,10 +91,10 @@ impl fmt::Display for ApplyError {
 
 impl std::error::Error for ApplyError {}
 
-/// How a failure of the cluster is to be treated.
+/// Error kind of an API error.
 pub fn kind_of(error: &kube::Error) -> Kind {
     match error {
-        // Quotas are refusals by name, and become possible when somebody leaves.
+        // Quota errors are 403, but can succeed later when capacity is freed.
         kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
             Kind::Exhausted
         }
@@ -105,7 +105,7 @@ pub fn kind_of(error: &kube::Error) -> Kind {
     }
 }
 
-/// The words of a failure, unless they repeat a value of a Secret.
+/// Error message, unless it repeats a value of a Secret.
 fn words(object: &Object, error: &kube::Error) -> String {
     let words = match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,11 +1,12 @@
-//! Whether objects would fit, before anything is written: into the quotas of their namespaces, and onto the nodes.
+//! Capacity forecast before anything is written: do objects fit into the resource quotas of their namespaces and onto
+//! the nodes?
 //!
-//! What is there already of these objects is counted as theirs, so that asking again after half of them were written gives the same
-//! answer. What an update needs for a while (surge) is counted where there is something to update.
+//! Live usage of the same objects is subtracted, so that a repeated check after a partial write gives the same
+//! answer. The surge of a rolling update is counted where an update happens.
 //!
-//! An answer is a forecast: others write too, and the cluster has the last word. What is not looked at (scopes of quotas,
-//! defaults of `LimitRanges`, hooks, affinity) is taken to fit.
-//! Elsewhere: what an object takes (`domain::resources`), quotas ([`quota`]), nodes ([`nodes`]).
+//! The result is a forecast: other clients write too, and the API server decides. What is not modelled (scoped
+//! quotas, `LimitRange` defaults, hooks, affinity) counts as fitting. See also: resources of an object
+//! (`domain::resources`), quotas ([`quota`]), nodes ([`nodes`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -32,12 +33,12 @@ use crate::target::{Target, request};
 pub use nodes::Nodes;
 pub use quota::{Quota, quotas, room};
 
-/// Something that would not fit.
+/// Missing capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// The namespace may not hold that much.
+    /// A namespace quota would be exceeded.
     Quota { namespace: String, quota: String, resource: String, needed: Quantity, left: Quantity },
-    /// So many pods of the workload would find no node.
+    /// Of the `of` new pods of a workload, `pods` fit on no node.
     Nodes { id: Id, pods: u64, of: u64 },
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// It cannot be said whether it fits.
+/// The forecast cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
     #[error("{0}")]
@@ -79,25 +80,25 @@ impl FitError {
     }
 }
 
-/// What there is of an object, and what it is to become.
+/// Change of one object: live, previous and desired state.
 struct Turn {
     id: Id,
     live: Option<Value>,
-    /// As it was wanted before.
+    /// Previous manifest.
     before: Option<Value>,
     wanted: Option<Value>,
 }
 
-/// What there is of objects, and what they are to become.
+/// Changes of a set of objects.
 pub struct Turns(Vec<Turn>);
 
 impl Turns {
-    /// Reads what is there of what was wanted `before`, and of what is wanted `after`.
+    /// Reads the live state of the objects in `before` and `after`.
     pub async fn read(target: &Target, before: &[Object], after: &[Object]) -> Result<Self, FitError> {
         Self::read_of(target, before, after, |_| true).await
     }
 
-    /// The same, of objects that take something which matters.
+    /// Like [`Turns::read`], for objects that use a resource selected by `matters`.
     async fn read_of(
         target: &Target,
         before: &[Object],
@@ -121,13 +122,13 @@ impl Turns {
         Ok(Self(turns.collect()))
     }
 
-    /// Whether pods would come of it that are not there.
+    /// Whether the desired objects include workloads with pods.
     pub fn bring_pods(&self) -> bool {
         self.0.iter().any(|turn| turn.wanted.as_ref().and_then(Workload::of).is_some())
     }
 }
 
-/// An object that stands twice in a manifest is written once, as it is wanted last.
+/// Drops earlier duplicates: of objects that occur twice in a manifest, the last one is written.
 fn last_of_each<'o>(target: &Target, objects: &'o [Object]) -> Vec<&'o Object> {
     let last: HashMap<Id, usize> =
         objects.iter().enumerate().map(|(at, object)| (target.id(object), at)).collect();
@@ -138,8 +139,8 @@ fn last_of_each<'o>(target: &Target, objects: &'o [Object]) -> Vec<&'o Object> {
 }
 
 impl Turn {
-    /// Whether there are pods that others must stand beside before they go: the template was changed, what is there is not that
-    /// yet, and none of them may be missing meanwhile.
+    /// Whether a rolling update needs surge pods: the template changed, the live object does not have it yet, and no
+    /// pod may be unavailable.
     fn needs_surge(&self) -> bool {
         let template = |object: &Option<Value>| Some(Workload::of(object.as_ref()?)?.template().clone());
         let (Some(live), Some(wanted)) = (template(&self.live), template(&self.wanted)) else { return false };
@@ -150,7 +151,7 @@ impl Turn {
     }
 }
 
-/// Whether all that is wanted is there; the cluster's defaults are there, too, and amounts in other words.
+/// Whether the live value contains the desired one. Ignores server defaults and different spellings of quantities.
 fn is_within(wanted: &Value, there: &Value) -> bool {
     match (wanted, there) {
         (Value::Null, _) => true,
@@ -177,7 +178,7 @@ fn core(kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-/// All objects of a kind, page by page.
+/// Lists all objects of a kind, page by page.
 async fn list(
     client: &Client,
     resource: &ApiResource,

@@ -1,10 +1,24 @@
-//! Objects onto a cluster and off it, over a `kube::Client` and nothing else.
+//! Applies objects to a cluster and removes them, over a `kube::Client`.
 //!
-//! Modules in reading order: what is wanted ([`object`], [`manifest`]), what the cluster knows ([`discovery`]) and where each
-//! object goes in it ([`target`]), as whom (`reserved`), whose it is ([`owner`]), what comes before what ([`order`]), writing ([`apply`]), taking away
-//! ([`remove`]), what is there ([`live`]), what its pods print ([`logs`]) and how far it has come ([`ready`]), whether it would fit ([`fit`]), what was changed
-//! behind our back ([`drift`]), what is different ([`diff`], without what is secret: [`mask`]), who hears of it ([`tell`]), what
-//! can go wrong ([`error`]).
+//! Modules:
+//!
+//! - [`object`], [`manifest`]: desired objects and their parser
+//! - [`discovery`]: kinds that the cluster serves
+//! - [`target`]: client, namespace and the resolution of objects
+//! - `reserved`: objects that another identity writes
+//! - [`owner`]: ownership by a Helm release
+//! - [`order`]: install and uninstall order
+//! - [`mod@apply`]: plan and write
+//! - [`mod@remove`]: delete
+//! - [`mod@live`]: read
+//! - [`logs`]: logs of pods
+//! - [`ready`]: readiness and waiting
+//! - [`fit`]: capacity of quotas and nodes
+//! - [`drift`]: changes by other clients
+//! - [`mod@diff`]: differences between manifests
+//! - [`mask`]: masks sensitive values
+//! - [`tell`]: progress events
+//! - [`error`]: errors
 
 pub mod apply;
 mod call;

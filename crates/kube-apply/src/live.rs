@@ -1,4 +1,4 @@
-//! What is there of what is wanted.
+//! Reads the live state of objects.
 
 use futures::FutureExt;
 use serde_json::Value;
@@ -8,18 +8,18 @@ use crate::error::Failure;
 use crate::object::{Id, Object};
 use crate::target::{Placed, Target};
 
-/// An object as it is in the cluster.
+/// A desired object and its live state.
 #[derive(Clone, PartialEq)]
 pub struct Live {
     pub id: Id,
-    /// As it was asked for.
+    /// The object as requested.
     pub object: Object,
-    /// `None` where it is not there.
+    /// `None` if the object does not exist.
     pub value: Option<Value>,
 }
 
-/// What is there of these objects, in their order. A kind that is not served has no objects; neither have objects that the
-/// target leaves alone.
+/// Reads the live state of objects, in order. Objects of kinds that are not served and objects that the target leaves
+/// alone count as missing.
 pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Failure> {
     let mut placed = Vec::with_capacity(objects.len());
     for object in objects {

@@ -1,9 +1,9 @@
-//! What the pods of objects print.
+//! Logs of the pods of objects.
 //!
-//! Which pods are meant follows from the objects: a Pod by its name, those of a workload by its selector ([`Pods`]). Their lines
-//! come one at a time ([`follow`]), none longer than [`lines::LONGEST`].
+//! Pods are selected from objects: a Pod by its name, those of a workload by its selector ([`Pods`]). Lines are read
+//! one at a time ([`follow`]), each at most [`lines::LONGEST`] bytes long.
 //!
-//! Always true: nothing is read before somebody asks for the next line, so that whoever is slow makes nothing grow.
+//! Invariant: input is read only when the caller requests the next line, so a slow caller does not grow memory.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,16 @@ pub mod lines;
 
 pub use follow::{Following, Heard, Source, Wish};
 
-/// Pods that belong together: one by its name, or all with the same labels.
+/// Selects one pod by name or several by labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pods {
     pub namespace: String,
     pub name: Option<String>,
-    /// A selector; empty where the name says all.
+    /// Label selector; empty if `name` is set.
     pub labels: String,
 }
 
-/// The pods of these objects. `namespace` is where those are that name none.
+/// Pods of these objects. `namespace` applies to objects without one.
 pub fn pods_of(objects: &[Object], namespace: &str) -> BTreeSet<Pods> {
     objects.iter().filter_map(|object| pods(object, namespace)).collect()
 }
@@ -36,21 +36,21 @@ fn pods(object: &Object, namespace: &str) -> Option<Pods> {
         return Some(Pods { namespace, name: Some(object.name().to_owned()), labels: String::new() });
     }
     let spec = &object.value()["spec"];
-    // Budgets have selectors, too, and no pods of their own.
+    // Kinds such as `PodDisruptionBudget` have selectors but no pods of their own.
     if !spec["template"].is_object() {
         return None;
     }
     let labels = match object.kind() {
-        // Nobody writes the selector of one.
+        // Manifests of Jobs contain no selector.
         "Job" => format!("batch.kubernetes.io/job-name={}", object.name()),
         "ReplicationController" => of_labels(&spec["selector"]),
         _ => selector(&spec["selector"]),
     };
-    // Without a selector all pods of the namespace would be meant.
+    // An empty selector would match all pods of the namespace.
     (!labels.is_empty()).then_some(Pods { namespace, name: None, labels })
 }
 
-/// A selector as a query says it; empty where it says nothing.
+/// Formats a selector for a list request; empty if it has no requirements.
 pub fn selector(selector: &Value) -> String {
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     let expressions = expressions.filter_map(|expression| {

@@ -1,13 +1,14 @@
-//! Who set which field: from Helm 3's way of noting it to Helm 4's.
+//! Migrates managed fields from Helm 3 to Helm 4.
 //!
-//! What was written without the cluster's merging is noted as an update by `helm`. The first apply under the same name would
-//! stand beside it and could take no field away. So the note is turned into one of an apply, as Helm 4 does.
+//! Client-side writes are recorded in `managedFields` as an `Update` by `helm`. The first server-side apply by the
+//! same manager would add a second entry and could not remove fields of the first. The `Update` entry is therefore
+//! converted to `Apply`, as Helm 4 does.
 
 use serde_json::{Map, Value};
 
 use crate::call::MANAGER;
 
-/// The notes with every update by `helm` turned into an apply; nothing where there is none.
+/// Converts every `Update` by `helm` to `Apply`; `None` if there is none.
 pub fn upgraded(notes: &Value) -> Option<Value> {
     let notes = notes.as_array()?;
     let first = notes.iter().position(is_update)?;
@@ -34,7 +35,7 @@ fn is_ours(note: &Value) -> bool {
     note["manager"] == MANAGER && note["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// All fields of both.
+/// Merges two field sets.
 fn unite(fields: &mut Value, more: &Value) {
     let Some(more) = more.as_object() else { return };
     if !fields.is_object() {

@@ -1,7 +1,7 @@
-//! A text of many manifests, as a release keeps it, to objects.
+//! Parses a manifest stream of a release into objects.
 //!
-//! Read as Helm's client of Kubernetes reads it: split by lines, each document YAML of go-yaml's kind, lists
-//! taken apart, empty documents passed over.
+//! Follows Helm's Kubernetes client: split by lines, each document parsed as go-yaml does, `List` objects flattened,
+//! empty documents skipped.
 
 use helm_template::data::Data;
 use helm_template::yaml;
@@ -9,11 +9,11 @@ use serde_json::{Map, Number, Value};
 
 use crate::object::{Object, ParseError};
 
-/// In a record each document says by a comment where it came from.
+/// Comment before each document of a record that names its template.
 const SOURCE: &str = "# Source: ";
 
 impl Object {
-    /// All objects of a text, in its order.
+    /// Parses all objects of a manifest, in order.
     pub fn parse_all(manifest: &str) -> Result<Vec<Object>, ParseError> {
         let mut objects = Vec::new();
         for document in yaml::documents(manifest.as_bytes()) {
@@ -30,14 +30,14 @@ fn wrong(source: Option<String>, why: &str) -> ParseError {
     ParseError { source_file: source, why: why.to_owned() }
 }
 
-/// The file in the comment at the head of a document.
+/// File named in the comment at the head of a document.
 fn source(document: &[u8]) -> Option<String> {
     let mut lines = document.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let head = lines.find(|line| !line.trim().is_empty() && !line.starts_with("---"))?;
     Some(head.strip_prefix(SOURCE)?.trim().to_owned())
 }
 
-/// Adds an object, or those in a list.
+/// Adds an object, or the items of a list.
 fn add(value: Value, source: Option<&String>, objects: &mut Vec<Object>) -> Result<(), ParseError> {
     match value {
         Value::Null => Ok(()),
@@ -54,7 +54,7 @@ fn add(value: Value, source: Option<&String>, objects: &mut Vec<Object>) -> Resu
     }
 }
 
-/// Data as JSON. All numbers of YAML are floats there; a whole one is a whole one to Kubernetes.
+/// Converts YAML data to JSON. YAML numbers are floats; whole ones become integers, as in Kubernetes.
 pub fn value(data: Data) -> Value {
     match data {
         Data::Null => Value::Null,
@@ -72,7 +72,7 @@ pub fn value(data: Data) -> Value {
 }
 
 fn number(n: f64) -> Value {
-    // 2^63: everything below it that is whole fits.
+    // 2^63: every whole number below it fits.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if n.fract() == 0.0 && (-LIMIT..LIMIT).contains(&n) {
         #[expect(
@@ -100,7 +100,7 @@ mod tests {
             objects.iter().map(|object| (object.name(), object.source.as_deref().unwrap())).collect();
         let [a, b] = ["c/templates/a.yaml", "c/templates/b.yaml"];
         assert_eq!(names, [("a", a), ("p", b), ("q", b)]);
-        // As go-yaml reads it: octal, and a key that is a truth.
+        // As go-yaml reads it: an octal number, and a boolean key.
         assert_eq!(objects[0].value()["data"], json!({"mode": 420, "true": "x"}));
     }
 

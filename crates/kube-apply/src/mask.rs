@@ -1,7 +1,7 @@
-//! What must not be said is not said: texts and values pass through here before somebody reads them.
+//! Masks sensitive values in texts and objects before they are shown.
 //!
-//! Masked are the data of Secrets, in the Secret itself always and elsewhere if they are long enough not to be met by
-//! chance, and whatever the caller knows to be sensitive.
+//! Masked are the data of Secrets (in the Secret itself always, elsewhere if long enough not to match by chance) and
+//! values that the caller declares sensitive.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,25 +14,26 @@ use texts::{Texts, Wanted};
 
 mod texts;
 
-/// Shorter data of a Secret would be found everywhere by chance.
+/// Minimum length of Secret data that is masked in other texts; shorter data would match by chance.
 const SHORTEST: usize = 8;
-/// Of what a caller knows to be sensitive, anything shorter is masked only where it stands alone.
+/// Minimum length of a caller's sensitive value that is masked inside other texts; a shorter one is masked only as a
+/// whole text.
 const SHORTEST_PART: usize = 4;
-/// Where `kubectl` keeps a copy of everything, data of Secrets included.
+/// Annotation with kubectl's copy of the object, including data of Secrets.
 const COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 pub const MASKED: &str = "[masked]";
 
-/// Texts that are not said. Not shown by anything, `Debug` included.
+/// Sensitive texts. Never shown, not even by `Debug`.
 #[derive(Clone, Default)]
 pub struct Mask {
     texts: Texts,
-    /// Whole texts, which may be too short to be looked for inside others.
+    /// Texts masked as a whole, possibly too short to search for.
     alone: HashSet<String>,
 }
 
 impl Mask {
-    /// The data of the Secrets among these objects, and these texts.
+    /// Masks the data of the Secrets among these objects, and the texts in `sensitive`.
     pub fn new<'o>(objects: impl IntoIterator<Item = &'o Object>, sensitive: &[String]) -> Self {
         let known: Vec<&String> = sensitive.iter().filter(|text| !text.trim().is_empty()).collect();
         let mut wanted: Vec<Wanted> =
@@ -46,7 +47,7 @@ impl Mask {
         }
     }
 
-    /// The text without any of them.
+    /// The text with all occurrences masked.
     pub fn over(&self, text: &str) -> String {
         if self.alone.contains(text.trim()) {
             return MASKED.to_owned();
@@ -54,12 +55,12 @@ impl Mask {
         self.texts.over(text)
     }
 
-    /// Whether any of them is in it.
+    /// Whether the text contains a sensitive text.
     pub fn covers(&self, text: &str) -> bool {
         self.alone.contains(text.trim()) || self.texts.are_in(text)
     }
 
-    /// An object, or what one was and what became of it, without any of them. What has changed can be seen to have changed.
+    /// Masks two states of an object. A changed value stays distinguishable from the old one.
     pub fn pair(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
         let secret = [before, after].into_iter().flatten().any(is_secret);
         let place = if secret { Place::Secret } else { Place::Open };
@@ -123,7 +124,7 @@ impl Mask {
     ) -> (Option<Value>, Option<Value>) {
         let (mut old, mut new) =
             (before.map(|value| self.scalar(value, place)), after.map(|value| self.scalar(value, place)));
-        // Both look alike now. That they differ is no secret.
+        // Both look alike after masking. The difference itself is not secret.
         if before != after && old == new {
             old = old.as_ref().map(|value| marked(value, "old value"));
             new = new.as_ref().map(|value| marked(value, "new value"));
@@ -146,7 +147,7 @@ fn is_secret(object: &Value) -> bool {
     object["kind"] == "Secret"
 }
 
-/// The texts that a Secret holds, as they are and as it has them.
+/// Values of a Secret, decoded and as stored.
 fn held(secret: &Value) -> impl Iterator<Item = String> {
     let entries = |field: &str| secret[field].as_object().into_iter().flat_map(Map::values);
     let plain = entries("stringData")
@@ -163,7 +164,7 @@ fn marked(value: &Value, mark: &str) -> Value {
     if text == MASKED { format!("[masked: {mark}]").into() } else { format!("{text} [{mark}]").into() }
 }
 
-/// Keys may look alike once they are masked: all but the first are numbered.
+/// Masked keys may collide: all but the first are numbered.
 fn insert(map: &mut Map<String, Value>, counts: &mut HashMap<String, usize>, key: &str, value: Value) {
     let mut name = key.to_owned();
     while map.contains_key(&name) {
@@ -174,15 +175,15 @@ fn insert(map: &mut Map<String, Value>, counts: &mut HashMap<String, usize>, key
     map.insert(name, value);
 }
 
-/// Where in an object a value stands.
+/// Position of a value in an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Open,
-    /// A Secret, and fields of it on the way to what is secret.
+    /// A Secret, on the path to its data.
     Secret,
     SecretMetadata,
     SecretAnnotations,
-    /// Nothing below is shown.
+    /// Everything below is masked.
     Closed,
 }
 
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(new.unwrap()["data"]["url"], "pg://u:[masked]@h [new value]");
     }
 
-    /// Each line of the Secret is found at each place of the text.
+    /// Each line of the Secret matches at every position of the text.
     #[test]
     fn masking_is_linear_in_overlapping_secrets() {
         let lines: Vec<String> = (8..1_000).map(|length| "a".repeat(length)).collect();

@@ -1,11 +1,11 @@
-//! Helm 3's merge: from the last manifest, the new one and what is there, what should be there.
+//! Helm 3's three-way merge of the last manifest, the new manifest and the live object.
 //!
-//! What the last manifest had and the new one has not goes; what the new one has comes; everything else that is there
-//! stays, whoever put it. Helm computes a patch that the cluster understands by the tags of its types. Here the outcome is
-//! computed, with the few of those tags that matter in [`keys`], and the difference is sent as a plain merge patch that
-//! names the version it was made for. The end is the same.
+//! Fields that the new manifest dropped are removed, fields it contains are set, all other live fields stay. Helm
+//! computes a strategic merge patch from Go struct tags. Here the result is computed, with the tags that matter in
+//! [`keys`], and the difference is sent as a plain merge patch with the `resourceVersion` it was computed for. The
+//! result is the same.
 //!
-//! Pure: no cluster.
+//! Pure: no I/O, no clock.
 
 pub mod keys;
 mod lists;
@@ -14,13 +14,13 @@ use serde_json::{Map, Value};
 
 use keys::{How, Place};
 
-/// What should be there, from the last manifest, the new one, and what is there.
+/// Merges the last manifest, the new manifest and the live object.
 pub fn three_way(last: &Value, new: &Value, live: &Value) -> Value {
     let place = Place::of(new);
     merge(last, new, live, place)
 }
 
-/// The merge patch that makes `wanted` of `live`; nothing where they are equal.
+/// The merge patch from `live` to `wanted`; `None` if they are equal.
 pub fn difference(live: &Value, wanted: &Value) -> Option<Value> {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
@@ -44,7 +44,7 @@ pub fn difference(live: &Value, wanted: &Value) -> Option<Value> {
     }
 }
 
-/// One value of the object, at that place.
+/// Merges one value at a path.
 fn merge(last: &Value, new: &Value, live: &Value, place: Place<'_>) -> Value {
     match (new, live) {
         (Value::Object(new), Value::Object(live)) if place.how != How::Replace => {
@@ -70,12 +70,13 @@ fn merge_maps(
     live: &Map<String, Value>,
     place: Place<'_>,
 ) -> Value {
-    // One of several: another choice takes the fields of the former one with it. Defaults are filled in again.
+    // A union type: choosing another member removes the fields of the previous one. Defaults are set again by the
+    // server.
     let retain = matches!(place.how, How::Retain | How::ByRetaining(_));
     let stays = |key: &str| !retain && !new.contains_key(key) && !last.contains_key(key);
     let others = live.iter().filter(|(key, _)| stays(key));
     let mut merged: Map<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
-    // A null says that the field is not wanted, whoever set it.
+    // A null removes the field, whoever set it.
     for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
         let below = match live.get(key) {
             Some(there) => merge(last.get(key).unwrap_or(&Value::Null), value, there, place.below(key)),
@@ -86,7 +87,7 @@ fn merge_maps(
     Value::Object(merged)
 }
 
-/// A value that was not there before. Its nulls ask for nothing.
+/// A new value without its nulls, which set nothing.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -1,7 +1,7 @@
-//! An object as somebody wants it: a manifest that has been read and that says what it is.
+//! A desired object: a parsed manifest with its identity.
 //!
-//! Always true: it is a map with an `apiVersion`, a `kind` and a name (or the beginning of one, `generateName`).
-//! Elsewhere: how a text becomes objects (`crate::manifest`), what the cluster calls them (`crate::discovery`).
+//! Invariant: the value is a map with an `apiVersion`, a `kind` and a `name` or `generateName`. See also: parsing
+//! (`crate::manifest`), API resources (`crate::discovery`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use serde_json::{Map, Value, json};
 
 use crate::remove::POLICY;
 
-/// A manifest, cheap to clone.
+/// A manifest. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct Object {
     value: Arc<Value>,
-    /// The file of the chart that it came from, where that is known.
+    /// Chart file of the object, if known.
     pub source: Option<String>,
 }
 
-/// Which object is meant, whatever version it is written in.
+/// Identity of an object, independent of its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     pub group: String,
     pub kind: String,
-    /// `None` for what belongs to the whole cluster, and for a manifest that does not say.
+    /// `None` for cluster-scoped objects and for manifests without a namespace.
     pub namespace: Option<String>,
     pub name: String,
 }
 
-/// A text that is no manifest. The text itself is not repeated: there may be secrets in it.
+/// A text that is not a valid manifest. The message does not repeat the text, which may contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{why}", place(source_file.as_deref()))]
 pub struct ParseError {
@@ -49,7 +49,7 @@ fn place(source: Option<&str>) -> String {
 }
 
 impl Object {
-    /// The object that this is.
+    /// Validates a value as an object.
     pub fn from_value(value: Value) -> Result<Self, ParseError> {
         let why = match &value {
             Value::Object(map) => complaint(map),
@@ -61,21 +61,21 @@ impl Object {
         }
     }
 
-    /// The same, from that file of a chart.
+    /// Sets the chart file.
     #[must_use]
     pub fn with_source(mut self, source: Option<String>) -> Self {
         self.source = source;
         self
     }
 
-    /// The same with other content, which may not change what it is into nothing.
+    /// Replaces the content. Fails if the new value is not a valid object.
     pub fn with_value(&self, value: Value) -> Result<Self, ParseError> {
         let object = Self::from_value(value)
             .map_err(|error| ParseError { source_file: self.source.clone(), ..error })?;
         Ok(object.with_source(self.source.clone()))
     }
 
-    /// The same with nothing but what says which object it is, and whether it stays when its release goes.
+    /// Reduces the object to its identity and its resource policy.
     #[must_use]
     pub fn without_content(&self) -> Self {
         let mut value = json!({"apiVersion": self.api_version(), "kind": self.kind(), "metadata": {}});
@@ -107,7 +107,7 @@ impl Object {
         text(&self.value, "kind")
     }
 
-    /// Empty where the cluster is to find a name.
+    /// Empty if the API server generates the name.
     pub fn name(&self) -> &str {
         text(&self.value["metadata"], "name")
     }
@@ -124,7 +124,7 @@ impl Object {
         self.value["metadata"]["labels"][key].as_str()
     }
 
-    /// Which object it is, as far as the manifest says.
+    /// The identity as stated by the manifest.
     pub fn id(&self) -> Id {
         Id {
             group: group(self.api_version()).to_owned(),
@@ -135,7 +135,7 @@ impl Object {
     }
 }
 
-/// Names and places only: a manifest may hold secrets.
+/// Identity only: a manifest may contain secrets.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Object({})", self.id())
@@ -152,12 +152,12 @@ impl fmt::Display for Id {
     }
 }
 
-/// The group in an `apiVersion`; the oldest kinds have none.
+/// The group of an `apiVersion`; empty for the core group.
 pub fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// The version in an `apiVersion`.
+/// The version of an `apiVersion`.
 pub fn version(api_version: &str) -> &str {
     api_version.split_once('/').map_or(api_version, |(_, version)| version)
 }
@@ -166,7 +166,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// What keeps a map from being an object.
+/// Reason why a map is not a valid object.
 fn complaint(map: &Map<String, Value>) -> Option<String> {
     let said = |field: &str| map.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if !said("apiVersion") {

@@ -1,32 +1,32 @@
-//! What must be there before what: Helm's order, cut into waves.
+//! Install and uninstall order of objects: Helm's order of kinds, grouped into waves.
 //!
-//! Objects of one wave do not need each other and are written at the same time. The order of the kinds is that of Helm;
-//! where it is cut is ours.
+//! Objects of one wave do not depend on each other and are written concurrently. The order is Helm's; the grouping is
+//! ours.
 
 use crate::object::Object;
 
-/// What must be there before what. A line is a wave.
+/// Install order; each row is a wave.
 #[rustfmt::skip]
 const INSTALL: &[&[&str]] = &[
     &["PriorityClass", "Namespace"],
-    // Before anything that they count or limit.
+    // Before the objects that they limit.
     &["NetworkPolicy", "ResourceQuota", "LimitRange", "PodSecurityPolicy", "PodDisruptionBudget"],
     &["ServiceAccount", "Secret", "SecretList", "ConfigMap", "StorageClass", "PersistentVolume"],
-    // A claim is given the default class when it is made.
+    // A claim gets the default storage class on creation.
     &["PersistentVolumeClaim", "CustomResourceDefinition", "ClusterRole", "ClusterRoleList"],
-    // Whether a binding may be made is asked of the role that it names.
+    // Creating a binding requires the role that it references.
     &["ClusterRoleBinding", "ClusterRoleBindingList", "Role", "RoleList"],
     &["RoleBinding", "RoleBindingList", "Service"],
-    // Containers know the Services that were there before them, and need the ServiceAccounts.
+    // Containers get environment variables of existing Services and need their ServiceAccounts.
     &["DaemonSet", "Pod", "ReplicationController", "ReplicaSet", "Deployment", "HorizontalPodAutoscaler", "StatefulSet", "Job", "CronJob", "IngressClass"],
     &["Ingress", "APIService"],
     &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
 ];
 
-/// What must go before what. Kinds that are not here go last, as in Helm; a line is a wave.
+/// Uninstall order; each row is a wave. Unlisted kinds go last, as in Helm.
 #[rustfmt::skip]
 const UNINSTALL: &[&[&str]] = &[
-    // Webhooks first: they would be asked about the rest, when what serves them is gone.
+    // Webhooks first: they would intercept later deletions after their backend is gone.
     &["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"],
     &["APIService"],
     &["Ingress", "IngressClass", "Service"],
@@ -38,12 +38,12 @@ const UNINSTALL: &[&[&str]] = &[
     &["Namespace", "PriorityClass"],
 ];
 
-/// Objects in the order of installation, in waves.
+/// Groups objects into waves of the install order.
 pub fn install<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
     waves(objects, INSTALL)
 }
 
-/// Objects in the order of removal, in waves.
+/// Groups objects into waves of the uninstall order.
 pub fn uninstall<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
     waves(objects, UNINSTALL)
 }
@@ -54,7 +54,7 @@ impl AsRef<Object> for Object {
     }
 }
 
-/// The wave, the place in it, and for kinds that no wave has, which come last one after the other, the name.
+/// Wave, position in it and, for unlisted kinds, which come last one after the other, the kind.
 fn rank(kind: &str, order: &[&[&str]]) -> (usize, usize, String) {
     let places = order.iter().enumerate();
     let mut places =
@@ -68,7 +68,7 @@ fn rank(kind: &str, order: &[&[&str]]) -> (usize, usize, String) {
 fn waves<T: AsRef<Object>>(objects: Vec<T>, order: &[&[&str]]) -> Vec<Vec<T>> {
     let mut ranked: Vec<_> =
         objects.into_iter().map(|object| (rank(object.as_ref().kind(), order), object)).collect();
-    // Stable: within a kind the order of the manifest holds.
+    // The sort is stable: objects of one kind keep the order of the manifest.
     ranked.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut waves: Vec<Vec<T>> = Vec::new();
     let mut last = None;

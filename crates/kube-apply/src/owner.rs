@@ -1,4 +1,4 @@
-//! Whose an object is: the marks that Helm leaves on everything it writes.
+//! Ownership of objects by a release, through Helm's labels and annotations.
 
 use serde_json::{Map, Value, json};
 
@@ -7,12 +7,12 @@ const HELM: &str = "Helm";
 const RELEASE: &str = "meta.helm.sh/release-name";
 const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// The release whose objects these are.
+/// The release that owns objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
     pub release: String,
     pub namespace: String,
-    /// Take over objects that exist and are somebody else's.
+    /// Take over existing objects of other owners.
     pub take: bool,
 }
 
@@ -21,7 +21,7 @@ impl Ownership {
         Self { release: release.into(), namespace: namespace.into(), take: false }
     }
 
-    /// Puts the marks on an object.
+    /// Sets the ownership metadata on an object.
     pub fn mark(&self, object: &mut Value) {
         let metadata = member(object, "metadata");
         member(metadata, "labels")[MANAGED_BY] = json!(HELM);
@@ -30,7 +30,7 @@ impl Ownership {
         annotations[NAMESPACE] = json!(self.namespace);
     }
 
-    /// Why an object that exists is not this release's, in Helm's words.
+    /// Reason why a live object does not belong to this release, with Helm's message.
     pub fn complaint(&self, live: &Value) -> Option<String> {
         let metadata = &live["metadata"];
         let wrong = |sort: &str, marks: &Value, key: &str, wanted: &str| match marks[key].as_str() {
@@ -51,7 +51,7 @@ impl Ownership {
         (!complaints.is_empty()).then(|| format!("invalid ownership metadata; {}", complaints.join("; ")))
     }
 
-    /// The other release that an object says it belongs to.
+    /// The other release named in the object's annotations.
     pub fn other_owner(&self, live: &Value) -> Option<String> {
         let annotations = &live["metadata"]["annotations"];
         let (release, namespace) = (annotations[RELEASE].as_str()?, annotations[NAMESPACE].as_str()?);
@@ -60,7 +60,7 @@ impl Ownership {
     }
 }
 
-/// A member that is a map, made if it is not.
+/// Returns a map member, created if it is not a map.
 fn member<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     if !value[key].is_object() {
         value[key] = Value::Object(Map::new());

@@ -1,7 +1,7 @@
-//! Whether an object has become what it was meant to be, and waiting until it has.
+//! Readiness of objects, and waiting for it.
 //!
-//! [`judge`] is pure: from what the cluster says of an object to a [`State`], by one table for each of Helm's two ways of
-//! judging. [`wait`] looks by watches and never asks twice.
+//! [`judge`] is pure: it maps a live object to a [`State`] by one table for each of Helm's two rule sets. [`wait`]
+//! observes objects by watches and does not poll.
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -18,34 +18,34 @@ pub use events::last_warnings;
 pub(crate) use wait::wait_gone;
 pub use wait::{NotReady, wait};
 
-/// How far an object has come.
+/// Readiness of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     Ready,
-    /// It is on its way, and this is missing.
+    /// In progress; names the missing part.
     Progressing(String),
-    /// It will not become ready unless somebody does something.
+    /// Failed; does not become ready without intervention.
     Failed(String),
     Absent,
     Terminating,
 }
 
-/// By whose rules it is judged.
+/// Rule set of readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Helm 4's `watcher`: kstatus.
+    /// Helm 4's `watcher` strategy: kstatus.
     Watcher,
-    /// The same, and Jobs must have completed.
+    /// As `Watcher`; Jobs must also have completed.
     WatcherWithJobs,
-    /// Helm 3's, and Helm 4's `legacy`.
+    /// Helm 3's rules, Helm 4's `legacy` strategy.
     Legacy,
-    /// The same, and Jobs must have completed.
+    /// As `Legacy`; Jobs must also have completed.
     LegacyWithJobs,
-    /// For hooks: Jobs and Pods must have completed, and nothing else is waited for.
+    /// For hooks: Jobs and Pods must have completed; other kinds are ready.
     HookOnly,
 }
 
-/// How far an object is that looks like this.
+/// Readiness of a live object.
 pub fn judge(live: &Value, strategy: Strategy) -> State {
     match strategy {
         Strategy::Watcher => kstatus::judge(live, false),
@@ -56,7 +56,7 @@ pub fn judge(live: &Value, strategy: Strategy) -> State {
     }
 }
 
-/// Whether an object of that kind can be anything but ready once it is there.
+/// Whether an existing object of this kind can be anything but ready.
 fn is_judged(live: &Value, strategy: Strategy) -> bool {
     match strategy {
         Strategy::Watcher | Strategy::WatcherWithJobs => kstatus::is_judged(live),

@@ -1,4 +1,4 @@
-//! Taking objects off a cluster, in Helm's order, and only those that are ours.
+//! Removes owned objects from a cluster, in Helm's order.
 
 use futures::FutureExt;
 use kube::api::PropagationPolicy;
@@ -17,14 +17,14 @@ use crate::tell::{Step, Tell};
 pub(crate) const POLICY: &str = "helm.sh/resource-policy";
 const KEEP: &str = "keep";
 
-/// How objects are taken away.
+/// Options of a removal.
 #[derive(Clone, Debug)]
 pub struct Removal {
-    /// What becomes of those that belong to the object.
+    /// Deletion propagation for dependents.
     pub propagation: PropagationPolicy,
-    /// Whose objects may go. Those of another release are kept.
+    /// Owner of the objects. Objects of another release are kept.
     pub ownership: Option<Ownership>,
-    /// Wait until they are gone, no longer than until then.
+    /// Wait for the deletion until this time.
     pub wait_until: Option<Instant>,
     pub dry_run: bool,
 }
@@ -35,16 +35,16 @@ impl Default for Removal {
     }
 }
 
-/// What went and what stayed.
+/// Result of a removal.
 #[derive(Debug, Default)]
 pub struct Removed {
-    /// Gone, or not there to begin with.
+    /// Deleted, or already missing.
     pub removed: Vec<Object>,
-    /// Told by their own annotation to stay, or somebody else's.
+    /// Kept by their annotation or because they have another owner.
     pub kept: Vec<Object>,
 }
 
-/// Some objects could not be taken away. All were tried.
+/// Some objects could not be removed. All were tried.
 #[derive(Debug)]
 pub struct RemoveError {
     pub failures: Vec<Failure>,
@@ -66,7 +66,7 @@ impl std::fmt::Display for RemoveError {
 
 impl std::error::Error for RemoveError {}
 
-/// Takes objects away. A kind that the cluster no longer serves has no objects.
+/// Removes objects. Kinds that the cluster no longer serves have no objects.
 pub async fn remove(
     target: &Target,
     objects: &[Object],
@@ -76,7 +76,7 @@ pub async fn remove(
     take_away(target, target.place_former(objects), how, tell).await
 }
 
-/// Whether an object says that it is to stay.
+/// Whether the object has the `keep` resource policy.
 pub fn is_kept(object: &Object) -> bool {
     object.annotation(POLICY) == Some(KEEP)
 }
@@ -132,7 +132,7 @@ async fn take_one(target: &Target, placed: Placed, how: &Removal, tell: &dyn Tel
     Ok(Fate::Removed(placed))
 }
 
-/// Why an object stays.
+/// Reason to keep an object.
 fn reason_to_keep(wanted: &Object, live: &Value, ownership: Option<&Ownership>) -> Option<String> {
     let keeps = live["metadata"]["annotations"][POLICY] == KEEP || is_kept(wanted);
     if keeps {

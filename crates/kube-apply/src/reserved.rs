@@ -1,4 +1,4 @@
-//! Objects that the identity of a target does not write: another identity does, or nobody.
+//! Objects that the client of a target does not write: another client does, or none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use kube::Client;
 
 use crate::object::Id;
 
-/// A set of objects that are kept from the client of a [`Target`](crate::Target). Clones share the set.
+/// A set of objects withheld from the client of a [`Target`](crate::Target). Cheap to clone; clones share the set.
 ///
-/// With a client of its own, these objects are read, written and removed with that client. Without one they are left alone:
-/// nothing is read, written, removed or waited for.
+/// With its own client, these objects are read, written and removed with that client. Without one they are left
+/// alone: not read, written, removed or waited for.
 #[derive(Clone, Default)]
 pub struct Reserved {
     ids: Arc<ArcSwap<BTreeSet<Id>>>,
@@ -29,7 +29,7 @@ impl Reserved {
         Self { client: Some(client), ..Self::left_alone(ids) }
     }
 
-    /// The same objects, left alone.
+    /// The same set, left alone.
     #[must_use]
     pub fn without_client(&self) -> Self {
         Self { ids: self.ids.clone(), client: None }
@@ -47,8 +47,8 @@ impl Reserved {
         self.ids.load_full()
     }
 
-    /// Whether an object is in the set. One whose scope was not known when it was added is in it under the namespace that a
-    /// namespaced object would have had.
+    /// Whether an object is in the set. An object whose scope was unknown when added is stored under the namespace
+    /// that a namespaced object would have.
     pub fn contains(&self, id: &Id, default_namespace: &str) -> bool {
         let ids = self.ids.load();
         let placed = || Id { namespace: Some(default_namespace.to_owned()), ..id.clone() };

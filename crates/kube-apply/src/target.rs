@@ -1,4 +1,4 @@
-//! Where objects go: a cluster, as somebody, in a namespace; and each object with its place there.
+//! Target of writes: client, discovery and namespace, and the resolution of objects in it.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use crate::error::Failure;
 use crate::object::{Id, Object, group};
 use crate::reserved::Reserved;
 
-/// Where objects go.
+/// Target of writes.
 #[derive(Clone)]
 pub struct Target {
-    /// Acts as whoever asked for it.
+    /// Client with the identity of the requester.
     pub client: Client,
     pub discovery: Discovery,
-    /// For objects that name none.
+    /// Default namespace.
     pub namespace: String,
     /// Objects that `client` does not write.
     pub reserved: Reserved,
 }
 
-/// An object whose place in the cluster is known. Its namespace is set if its kind has one, and else is not.
+/// An object with its API resource. Its namespace is set exactly if the kind is namespaced.
 #[derive(Clone, Debug)]
 pub struct Placed {
     pub object: Object,
@@ -69,13 +69,13 @@ impl Target {
         }
     }
 
-    /// Whether nobody writes an object.
+    /// Whether the object is reserved and no client writes it.
     pub(crate) fn leaves_alone(&self, placed: &Placed) -> bool {
         self.reserved.client().is_none() && self.is_reserved(placed)
     }
 
-    /// Every object with its place, but for those that are left alone. A kind that the cluster does not serve is a failure,
-    /// unless a definition among the objects makes it.
+    /// Resolves all objects except those left alone. A kind that the cluster does not serve is a failure, unless a
+    /// CRD among the objects defines it.
     pub async fn place(&self, objects: &[Object]) -> Result<Vec<Placed>, Vec<Failure>> {
         let made = made_kinds(objects);
         let mut placed = Vec::with_capacity(objects.len());
@@ -101,8 +101,7 @@ impl Target {
         }
     }
 
-    /// Those objects that were written before and whose kinds are served still, in whatever version; without those that are
-    /// left alone.
+    /// Resolves previous objects whose kinds are still served in any version, except those left alone.
     pub(crate) fn place_former(&self, objects: &[Object]) -> Vec<Placed> {
         let place = |object: &Object| {
             let kind = self.discovery.in_any_version(object.api_version(), object.kind())?;
@@ -111,13 +110,13 @@ impl Target {
         objects.iter().filter(|object| !object.name().is_empty()).filter_map(place).collect()
     }
 
-    /// The objects that belong to no namespace, for those who may not write such.
+    /// Ids of cluster-scoped objects, to reject them for identities that may not write them.
     pub async fn cluster_scoped(&self, objects: &[Object]) -> Result<Vec<Id>, Vec<Failure>> {
         let placed = self.place(objects).await?;
         Ok(placed.iter().filter(|placed| !placed.kind.namespaced).map(Placed::id).collect())
     }
 
-    /// Which object it is if it is written here. One of a kind that is not known is taken to have a namespace.
+    /// Id of an object in this target. An unknown kind counts as namespaced.
     pub fn id(&self, object: &Object) -> Id {
         let kind = self.discovery.in_any_version(object.api_version(), object.kind());
         let namespaced = kind.is_none_or(|kind| kind.namespaced);
@@ -143,13 +142,13 @@ impl Target {
     }
 }
 
-/// The kinds that definitions among the objects make, by `apiVersion` and kind.
+/// Kinds defined by CRDs among the objects, by `apiVersion` and kind.
 pub(crate) fn made_kinds(objects: &[Object]) -> HashMap<(String, String), Kind> {
     let definitions = objects.iter().filter(|object| is_definition(object));
     definitions.flat_map(|object| made_by(object.value())).collect()
 }
 
-/// Whether the object makes a kind.
+/// Whether the object is a CRD.
 pub(crate) fn is_definition(object: &Object) -> bool {
     object.kind() == "CustomResourceDefinition" && group(object.api_version()) == "apiextensions.k8s.io"
 }
@@ -163,7 +162,7 @@ fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
     else {
         return Vec::new();
     };
-    // They become segments of API paths; the cluster refuses the definition.
+    // They become segments of API paths; the API server rejects the CRD.
     if check_subdomain(&group).and(check_label(&plural)).is_err() {
         return Vec::new();
     }

@@ -1,11 +1,11 @@
-//! Progress, object by object, for whoever watches: a terminal, a status, a log.
+//! Progress events per object, for terminals, status updates and logs.
 
 use crate::object::Id;
 
-/// What has happened to one object, or keeps it.
+/// Progress event of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is about to be written.
+    /// The object is about to be written.
     Applying {
         id: Id,
     },
@@ -13,7 +13,7 @@ pub enum Step {
         id: Id,
         outcome: Outcome,
     },
-    /// It is not ready: why, and the last that Kubernetes said of it.
+    /// The object is not ready, with the reason and the last warning event.
     Waiting {
         id: Id,
         reason: String,
@@ -22,7 +22,7 @@ pub enum Step {
     Ready {
         id: Id,
     },
-    /// It cannot become ready by itself.
+    /// The object cannot become ready without intervention.
     Failed {
         id: Id,
         reason: String,
@@ -30,18 +30,18 @@ pub enum Step {
     Removing {
         id: Id,
     },
-    /// It is gone, or was not there.
+    /// Deleted, or already missing.
     Removed {
         id: Id,
     },
-    /// It stays, because it says so itself or is not ours.
+    /// Kept by its annotation or because it has another owner.
     Kept {
         id: Id,
         reason: String,
     },
 }
 
-/// What became of an object that was written.
+/// Result of writing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Created,
@@ -49,12 +49,12 @@ pub enum Outcome {
     Unchanged,
 }
 
-/// Hears of every step, from any task.
+/// Receives progress events, from any task.
 pub trait Tell: Send + Sync {
     fn tell(&self, step: Step);
 }
 
-/// Nobody watches.
+/// Discards all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! What the tests of this room share: a cluster with a namespace, a target in it, and somebody who listens.
+//! Test fixture: a cluster with namespaces, a target, and a recording progress sink.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub struct Town {
 }
 
 impl Town {
-    /// Nothing moves by itself.
+    /// A cluster without controllers.
     pub async fn still() -> Self {
         Self::open(None).await
     }
 
-    /// Workloads become ready.
+    /// A simulated cluster whose workloads become ready.
     pub async fn alive() -> Self {
         Self::open(Some(Simulation { nodes: 1, ..Simulation::default() })).await
     }
@@ -48,7 +48,7 @@ impl Town {
         town
     }
 
-    /// The same, reached by another client.
+    /// The target with another client.
     pub fn by(&self, client: Client) -> Target {
         Target { client, ..self.target.clone() }
     }
@@ -66,7 +66,7 @@ impl Town {
         }
     }
 
-    /// Written by somebody else.
+    /// Writes an object as another field manager.
     pub async fn put(&self, value: Value) {
         let placed = self.place(value).await;
         let params = PatchParams::apply("somebody").force();
@@ -74,7 +74,7 @@ impl Town {
         self.api(&placed).patch(placed.object.name(), &params, &patch).await.unwrap();
     }
 
-    /// Some fields of an object, changed by somebody else.
+    /// Changes fields of an object as another field manager.
     pub async fn change(&self, kind: (&str, &str), name: &str, fields: Value) {
         let placed =
             self.place(json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}})).await;
@@ -96,7 +96,7 @@ pub fn objects(manifest: &str) -> Vec<Object> {
     Object::parse_all(manifest).unwrap()
 }
 
-/// A map with these data.
+/// A `ConfigMap` with this data.
 #[expect(clippy::needless_pass_by_value, reason = "tests write JSON where they need it")]
 pub fn map(name: &str, data: Value) -> Object {
     let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
@@ -126,7 +126,7 @@ pub fn within(seconds: u64) -> Instant {
     Instant::now() + Duration::from_secs(seconds)
 }
 
-/// Remembers everything it is told.
+/// Records all events.
 #[derive(Default)]
 pub struct Ear(Mutex<Vec<Step>>);
 

@@ -1,4 +1,4 @@
-//! Writing one object, in the way that was asked for.
+//! Writes one object with the chosen strategy.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -12,15 +12,15 @@ use crate::object::Object;
 use crate::target::Placed;
 use crate::tell::Outcome;
 
-/// So often something is tried again that somebody else was faster with.
+/// Maximum retries after concurrent changes.
 const RACES: usize = 5;
 
-/// What is to be done with one object.
+/// Planned write of one object.
 pub(crate) struct Work {
     pub placed: Placed,
-    /// As it was wanted before, if it was.
+    /// Previous manifest, if any.
     pub last: Option<Object>,
-    /// What is there: all of it for a merge by ourselves, and else what is said about it.
+    /// Live object: whole for a client-side merge, else metadata only.
     pub found: Option<Value>,
 }
 
@@ -30,7 +30,7 @@ impl AsRef<Object> for Work {
     }
 }
 
-/// How much must be known of what is there.
+/// Reads as much of the live object as the strategy needs.
 pub(crate) async fn look(
     client: &Client,
     placed: &Placed,
@@ -49,7 +49,7 @@ pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Re
     let Work { placed, last, found } = work;
     let mode = Mode { dry_run: options.dry_run, validate: options.validate };
     match (options.way, found) {
-        // The cluster finds the name: each time a new object.
+        // The API server generates the name: each write creates a new object.
         _ if placed.object.name().is_empty() => {
             call::create(client, placed, mode).await.map(|_| Outcome::Created)
         }
@@ -58,7 +58,7 @@ pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Re
             server_side(client, placed, found.as_ref(), force_conflicts, mode).await
         }
         (Way::ThreeWay, None) => create_or_merge(client, work, options, mode).await,
-        // What was not wanted before is merged as if it had been: nothing goes that others put there.
+        // Without a previous manifest the new one is the base, so that fields of others are not removed.
         (Way::ThreeWay, Some(found)) => {
             let last = last.as_ref().unwrap_or(&placed.object);
             merge(client, placed, last, found, mode).await
@@ -66,8 +66,8 @@ pub(crate) async fn write(client: &Client, work: &Work, options: &Options) -> Re
     }
 }
 
-/// Creates an object. One that this release has created since it was looked for, by a request whose client stopped before the
-/// answer, is merged instead.
+/// Creates an object. If it exists by now and this release created it (a request of a stopped client may arrive
+/// late), it is merged instead.
 async fn create_or_merge(
     client: &Client,
     Work { placed, last, .. }: &Work,
@@ -102,7 +102,7 @@ async fn server_side(
     if from_helm_3 && !mode.dry_run {
         upgrade_managers(client, placed, found, mode).await?;
     }
-    // Where nothing is kept the notes of Helm 3 are in the way still.
+    // A dry run did not store the migrated managed fields, so Helm 3's entries still conflict.
     let force = force || (from_helm_3 && mode.dry_run);
     let after = call::apply(client, placed, force, mode).await?;
     Ok(outcome(found, &after))
@@ -147,7 +147,7 @@ async fn merge(
         let (patch, read) = merged.await;
         live = read;
         let Some(mut patch) = patch else { return Ok(Outcome::Unchanged) };
-        // Lists are sent whole, so nobody may have changed them meanwhile.
+        // The patch contains whole lists, so it must fail on a concurrent change.
         patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
         match call::merge(client, placed, &patch, mode).await {
             Err(error) if call::is_stale(&error) && race < RACES => {}
@@ -183,8 +183,8 @@ async fn replace(
     unreachable!("a loop without an end")
 }
 
-/// A write that changes nothing leaves the version as it was. If a controller wrote meanwhile, what matters is whether what
-/// was wanted has changed.
+/// A write without changes keeps the `resourceVersion`. If a controller wrote concurrently, a change of the spec or
+/// metadata decides.
 fn outcome(before: &Value, after: &Value) -> Outcome {
     let (before, after) = (&before["metadata"], &after["metadata"]);
     let same = |field: &str| before[field] == after[field];
@@ -193,7 +193,7 @@ fn outcome(before: &Value, after: &Value) -> Outcome {
     if same("resourceVersion") || wanted { Outcome::Unchanged } else { Outcome::Changed }
 }
 
-/// The annotations, but for those that the controller of Deployments keeps.
+/// Annotations, except those of the Deployment controller.
 fn notes(metadata: &Value) -> Vec<(&String, &Value)> {
     let all = metadata["annotations"].as_object().into_iter().flatten();
     all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/")).collect()
@@ -219,7 +219,7 @@ mod tests {
         for (after, want) in cases {
             assert_eq!(outcome(&before, &after), want);
         }
-        // Where nobody counts, every other version is another object.
+        // Without a generation, every new version counts as a change.
         assert_eq!(outcome(&object("1", None, "1", "a"), &object("2", None, "1", "a")), Outcome::Changed);
     }
 }

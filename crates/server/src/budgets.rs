@@ -1,7 +1,7 @@
-//! Memory budgets of the process: what requests and work of tenants can make it hold stays below 1 GiB in all. What they store on the
-//! embedded cluster comes on top of it, up to [`STORAGE_CAPACITY`].
+//! Memory budgets of the process: requests and work of tenants hold less than 1 GiB in total. Objects stored on the
+//! embedded cluster add up to [`STORAGE_CAPACITY`].
 //!
-//! Each budget is enforced where the memory is held; they are decided together here. `docs/limits.md` lists them.
+//! Each budget is enforced where the memory is held; all are set here. `docs/limits.md` lists them.
 
 use chart_store::work::pool_limits;
 use governor::LevelLimits;
@@ -10,18 +10,18 @@ use kube_types::marks::{ACCOUNT, WORKSPACE};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes of all objects of one account on the embedded cluster, unless configured.
+/// Default limit for the bytes of all objects of one account on the embedded cluster.
 pub const STORAGE_BUDGET: u64 = 128 * MIB;
-/// Bytes of all objects of all tenants on the embedded cluster, unless configured.
+/// Default limit for the bytes of all objects of all tenants on the embedded cluster.
 pub const STORAGE_CAPACITY: u64 = 512 * MIB;
 
-/// Labels of the account whose budgets an object uses. Those of workspaces without an account, and objects from before accounts were
-/// recorded, use budgets of their workspace.
+/// Labels that name the owner whose budgets an object uses: the account, or the workspace where there is no account
+/// or none was recorded.
 pub fn owner_labels() -> Vec<String> {
     [ACCOUNT, WORKSPACE].map(str::to_owned).to_vec()
 }
 
-/// Requests to the embedded Kubernetes API: bodies, answers until they are sent, pages of watches.
+/// Requests to the embedded Kubernetes API: bodies, responses until they are sent, watch pages.
 pub fn kubernetes() -> LevelLimits {
     let LevelLimits([mut platform, mut authenticated, anonymous]) = LevelLimits::default();
     (platform.bytes, platform.bytes_per_flow) = (96 * MIB, 96 * MIB);
@@ -38,7 +38,7 @@ pub fn kubernetes_work() -> WorkLimits {
     }
 }
 
-/// Fetching, unpacking, indexing and rendering. One workspace has room for the costliest chart.
+/// Fetching, unpacking, indexing and rendering. The share of one workspace fits the costliest chart.
 pub fn charts() -> WorkLimits {
     WorkLimits { bytes: 248 * MIB, bytes_per_flow: 192 * MIB, ..pool_limits() }
 }
@@ -47,8 +47,8 @@ pub fn charts() -> WorkLimits {
 mod tests {
     use super::*;
 
-    /// Budgets that are constants of their crates: history for watches, remembered decisions of RBAC, indexes, charts,
-    /// parsed charts.
+    /// Budgets that are constants of their crates: watch history, cached RBAC decisions, indexes, charts, parsed
+    /// charts.
     const FIXED: u64 = (64 + 16 + 64 + 32 + 64) * MIB;
 
     #[test]

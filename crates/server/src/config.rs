@@ -1,8 +1,8 @@
-//! What the server was asked for: flags over environment over file over defaults.
+//! Configuration of the server: flags over environment over file over defaults.
 //!
-//! [`Flags`] is what was typed, [`Config`] is checked: an unknown key, a value that cannot be, a combination
-//! that makes no sense is refused here, by the key's name, before anything starts. Each key `[a] b` of the TOML
-//! file is `LONGSHORE_A_B` in the environment.
+//! [`Flags`] holds the raw arguments, [`Config`] the validated configuration: unknown keys, invalid values and
+//! contradictory combinations are rejected here with the name of the key, before anything starts. Each key `[a] b` of
+//! the TOML file is `LONGSHORE_A_B` in the environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,7 +19,7 @@ use tenancy::edge::{JoinTool, ToolError};
 
 use crate::budgets;
 
-/// What the command line said; `None` where it was silent.
+/// Command line flags; `None` if not given.
 #[derive(Clone, Debug, Default)]
 pub struct Flags {
     pub config: Option<PathBuf>,
@@ -30,61 +30,61 @@ pub struct Flags {
     pub context: Option<String>,
 }
 
-/// A configuration that the server can start with.
+/// Validated configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The platform's port.
+    /// Address of the platform's port.
     pub listen: SocketAddr,
-    /// A proxy in front of us speaks TLS.
+    /// A proxy in front of the server terminates TLS.
     pub trusted_proxy: bool,
-    /// Names by which clients reach the platform's port.
+    /// Host names by which clients reach the platform's port.
     pub hosts: Vec<String>,
     pub data: PathBuf,
     pub tls: Option<Tls>,
     pub kube: Kube,
     pub accounts: Accounts,
-    /// Clients of the OpenYurt console may send their token as a parameter.
+    /// Clients of the OpenYurt console may send their token as a query parameter.
     pub token_parameter: bool,
-    /// By which program machines join.
+    /// Tool that joins machines to the cluster.
     pub join_tool: JoinTool,
-    /// Where pools of nodes are looked after.
+    /// Where node pools are managed.
     pub manage_pools: ManagePools,
-    /// Networks that the server may reach for charts although they are private.
+    /// Private networks that the server may reach to fetch charts.
     pub outbound_allow: Vec<Network>,
-    /// Of each of the two ports.
+    /// Connection limits of each of the two ports.
     pub connections: Connections,
     pub store: Store,
     pub logs: LogFormat,
 }
 
-/// How many connections a port keeps open.
+/// Connection limits of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
     pub total: u32,
     pub per_address: u32,
 }
 
-/// Budgets of packages of charts, in bytes.
+/// Storage limits of chart packages, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// Of each account.
+    /// Per account.
     pub quota: u64,
-    /// Of all together.
+    /// In total.
     pub capacity: u64,
 }
 
-/// What new accounts are like.
+/// Defaults of new accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accounts {
-    /// Whether people may register themselves.
+    /// Whether users may register themselves.
     pub registration_open: bool,
     pub valid_days: u32,
     pub max_nodes: u32,
-    /// How long an expired account can be brought back.
+    /// How long an expired account can be restored.
     pub grace_hours: u32,
-    /// What all workspaces that one account created may use together, where it is not the default.
+    /// Quota of all workspaces of one account together; overrides the default per resource.
     pub quota: BTreeMap<String, String>,
-    /// What a new workspace may use, where it is not the default.
+    /// Quota of a new workspace; overrides the default per resource.
     pub workspace_quota: BTreeMap<String, String>,
 }
 
@@ -94,7 +94,7 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// Which cluster the platform runs on.
+/// Cluster that the platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kube {
     Embedded {
@@ -102,9 +102,9 @@ pub enum Kube {
         external_url: Option<String>,
         /// Bytes of all objects of one account.
         storage_budget: u64,
-        /// Bytes of all objects of all tenants together.
+        /// Bytes of all objects of all tenants.
         storage_capacity: u64,
-        /// Nodes that are pretended, and what follows; without it workloads are stored and nothing happens to them.
+        /// Simulated nodes and workloads; without it workloads are stored and nothing runs.
         simulation: Option<Simulation>,
     },
     Real {
@@ -148,7 +148,7 @@ pub enum ConfigError {
     NoDataFolder,
 }
 
-/// Every key there is, with its default and whether its value is a secret. The documentation's table.
+/// All keys with default and description, as listed in the documentation.
 #[rustfmt::skip]
 pub const KEYS: &[(&str, &str, &str)] = &[
     ("server.listen",        "127.0.0.1:8080",           "address of the platform's port; port 0 picks a free one"),
@@ -187,7 +187,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("logs.format",          "text",                     "text or json"),
 ];
 
-/// Raw values by key, the strongest source last.
+/// Raw values by key; later sources override earlier ones.
 type Values = BTreeMap<String, String>;
 
 impl Config {
@@ -223,7 +223,7 @@ impl Config {
         Self::check(&values, &environment)
     }
 
-    /// [`Config::read`] with this process' environment.
+    /// [`Config::read`] with the environment of this process.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
         Self::read(
             flags,
@@ -417,7 +417,7 @@ impl Config {
     }
 }
 
-/// The data folder of somebody who did not name one.
+/// Default data folder.
 pub fn default_data(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
     let base = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")))?;
@@ -464,7 +464,7 @@ fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
     value.parse().map_err(|_| invalid(key, &value, "an address with a port, such as 127.0.0.1:8080"))
 }
 
-/// Names of hosts, without ports.
+/// Parses host names without ports.
 fn hosts(text: &str) -> Result<Vec<String>, ConfigError> {
     let is_name = |name: &str| {
         name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
@@ -507,7 +507,7 @@ fn amount(key: &str, value: &str) -> Result<String, ConfigError> {
     if is_amount { Ok(value.to_owned()) } else { Err(invalid(key, value, "an amount, such as 4 or 16Gi")) }
 }
 
-/// A number of bytes, as it is or with a binary suffix of Kubernetes.
+/// Parses a number of bytes, plain or with a binary suffix of Kubernetes.
 fn bytes(key: &str, value: &str) -> Result<u64, ConfigError> {
     const MOST: u64 = 1 << 50;
     let (digits, factor) = match value.split_at_checked(value.len().saturating_sub(2)) {
@@ -527,7 +527,7 @@ fn store<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Store, Confi
     Ok(Store { quota: size("store.quota", quota)?, capacity: size("store.capacity", capacity)? })
 }
 
-/// Where others can reach us, nobody registers unless that was asked for.
+/// Parses the account settings. Registration is closed by default if the server is reachable from other machines.
 fn accounts<'v>(
     given: &impl Fn(&str) -> Option<&'v String>,
     only_this_machine: bool,
@@ -554,7 +554,7 @@ fn accounts<'v>(
     })
 }
 
-/// Resources with their amounts, in the words of a ResourceQuota.
+/// Parses resources with quantities, named as in a ResourceQuota.
 fn limits(key: &str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     let expected = "resources of a ResourceQuota with their amounts, such as pods=200,requests.cpu=16";
     let named = value.split(',').map(str::trim).filter(|limit| !limit.is_empty());
@@ -602,7 +602,7 @@ fn join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<JoinTool
     })
 }
 
-/// What the embedded cluster pretends; `None` if it should not.
+/// Parses the simulation settings; `None` if the simulation is off.
 fn simulation<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Option<Simulation>, ConfigError> {
     let mut simulation = Simulation::default();
     if let Some(nodes) = given("sim.nodes") {

@@ -1,8 +1,8 @@
-//! Reports of panics on standard error: with a backtrace for the first ones of a minute, one line for the next ones, and a count of the
-//! rest.
+//! Reports panics on standard error: the first ones of a minute with a backtrace, further ones as one line each, the
+//! rest as a count.
 //!
-//! A panic that is caught is an error of one request or one object. Whoever can cause it can cause it often: a backtrace has tens of
-//! kilobytes, and lines without a limit fill a disk too.
+//! A caught panic is an error of one request or one object. A caller who can cause it can repeat it: a backtrace has
+//! tens of kilobytes, and unlimited lines fill a disk too.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,29 +10,29 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const FULL_REPORTS: u32 = 5;
-/// Reports of a window, the full ones among them.
+/// Reports per window, including the full ones.
 const REPORTS: u32 = 50;
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Reports of the present window.
+/// Reports of the current window.
 #[derive(Default)]
 struct ReportBudget {
     began: Option<Instant>,
     panicked: u32,
 }
 
-/// How a panic is reported.
+/// Form of a panic report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Report {
     Full,
     Line,
-    /// The last line of the window: further panics are counted only.
+    /// The last line of the window: further panics are only counted.
     LastLine,
     Nothing,
 }
 
 impl ReportBudget {
-    /// How the panic at `now` is reported, and how many of the last window were not.
+    /// How to report a panic at `now`, and the number of unreported panics of the previous window.
     fn admit(&mut self, now: Instant) -> (Report, u32) {
         let mut suppressed = 0;
         if self.began.is_none_or(|began| now.duration_since(began) >= WINDOW) {
@@ -50,12 +50,12 @@ impl ReportBudget {
     }
 }
 
-/// Installs the hook over the one of the standard library.
+/// Installs the hook, which wraps that of the standard library.
 pub fn install() {
     let full = std::panic::take_hook();
     let budget = Mutex::new(ReportBudget::default());
     std::panic::set_hook(Box::new(move |panic| {
-        // A poisoned lock still counts.
+        // The state of a poisoned lock is still valid.
         let (report, suppressed) =
             budget.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
         if suppressed > 0 {

@@ -1,4 +1,4 @@
-//! The whole life of the process: start, say that it is ready, serve, drain, stop.
+//! Life cycle of the process: start, report readiness, serve, drain, stop.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -43,10 +43,10 @@ use crate::logs::{AuditLog, LostLines};
 use crate::sending::until_sent;
 use crate::tls;
 
-/// The Lease of whoever looks for the first administrator.
+/// Lease that serializes the creation of the first administrator.
 const FIRST: &str = "longshore-first-administrator";
 
-/// From the request to stop to the end, whatever is still open.
+/// Timeout from the stop request to the end of the process, whatever is still open.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
@@ -81,9 +81,9 @@ pub enum RunError {
     Endpoints(#[source] std::io::Error),
 }
 
-/// What the process says on standard output, a line each, in this order.
+/// A line on standard output, in this order.
 pub enum Said {
-    /// Once, where there was no administrator yet.
+    /// Printed once, when the first administrator is created.
     AdministratorPassword(String),
     Ready(String),
 }
@@ -126,7 +126,7 @@ pub async fn run(
         failing if failing.is_empty() => Ok(()),
         failing => Err(failing.join("; ")),
     });
-    // Hashing takes tens of milliseconds: it begins now where it is sure to be needed.
+    // Password hashing takes tens of milliseconds: start it early where it is certainly needed.
     let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
     let prepared = is_first.then(Prepared::begin);
     let (clients, embedded) = match &config.kube {
@@ -199,7 +199,7 @@ pub async fn run(
             None => registry.register_collector(Box::new(WorkCollector::new(pools))),
         }
     });
-    // Not a task of its own: it is what this one does while others answer.
+    // Runs on this task instead of one of its own, while other tasks serve.
     let leading = async {
         let work = || Box::pin(lead(&tenancy, &releases, &fleet));
         let holder = address.to_string();
@@ -277,7 +277,7 @@ pub async fn run(
         if alone {
             first.await?;
         } else {
-            // Of several servers that begin together, one after the other looks whether there is an administrator.
+            // Of several servers that start together, one at a time checks for an administrator.
             let mut turn = Lock::new(clients.own(), SYSTEM_NAMESPACE, FIRST, &address.to_string());
             turn.hold(|| first).await??;
         }
@@ -309,7 +309,7 @@ pub async fn run(
     };
     stopping.send_replace(true);
     let ended = async {
-        // Whoever leads stops acting while the cluster still answers.
+        // The leader stops its controllers while the cluster still answers.
         leading.await;
         if let Some((cluster, task)) = kubernetes {
             cluster.stop();
@@ -324,7 +324,7 @@ pub async fn run(
     served
 }
 
-/// Begins to watch all that there is. Releases ask who there is, and nodes ask nobody.
+/// Starts all watches. Releases depend on tenancy; fleet depends on neither.
 async fn start(
     config: &Config,
     clients: &Clients,
@@ -346,7 +346,7 @@ async fn start(
     tokio::try_join!(people, nodes)
 }
 
-/// Begins to watch requests and releases. `holder` is what others are told who find this server at work on a release.
+/// Starts the watches of requests and releases. `holder` identifies this server in release locks.
 async fn start_releases(
     config: &Config,
     clients: &Clients,
@@ -366,7 +366,7 @@ async fn start_releases(
     Releases::start_with(renderer, clients.clone(), charts, people, clock.clone(), holder).await
 }
 
-/// What only one server of a cluster does.
+/// Work of the leader only.
 async fn lead(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallible {
     tokio::select! {
         never = tenancy.lead() => never,
@@ -375,7 +375,7 @@ async fn lead(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallib
     }
 }
 
-/// Makes the first administrator where there is none yet, and tells the password.
+/// Creates the first administrator if there is none, and prints the password.
 async fn first_administrator(
     tenancy: &Tenancy,
     prepared: Option<Prepared>,
@@ -385,11 +385,11 @@ async fn first_administrator(
         return Ok(());
     };
     say(&Said::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Say)?;
-    // Only now: a password that could not be printed is made anew at the next start.
+    // Recorded after printing: a password that could not be printed is replaced at the next start.
     tenancy.administrator_was_told().await.map_err(RunError::Administrator)
 }
 
-/// What the configuration says of tenants.
+/// Tenancy settings from the configuration.
 fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
     let Accounts { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
         config.accounts.clone();

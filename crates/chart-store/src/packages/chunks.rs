@@ -1,4 +1,4 @@
-//! The bytes of a package, in pieces that a ConfigMap can hold.
+//! Bytes of a package, split into chunks that fit into ConfigMaps.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -14,16 +14,16 @@ use kube_types::package::HelmPackage;
 
 use crate::failure::ChartError;
 
-/// The bytes of one piece. As base64 they stay below what a ConfigMap may have.
+/// Bytes per chunk. Encoded in base64 they stay below the size limit of a ConfigMap.
 pub const SIZE: usize = 768 << 10;
-/// How many pieces are under way at once.
+/// Maximum concurrent calls.
 const AT_ONCE: usize = 4;
-/// The key of the bytes.
+/// Key of the bytes in a ConfigMap.
 const KEY: &str = "chunk";
-/// How often a piece is replaced that somebody else keeps changing.
+/// Maximum attempts to replace a chunk that changes concurrently.
 const TRIES: usize = 3;
 
-/// Writes what is missing of a package's bytes.
+/// Writes the missing chunks of a package.
 pub async fn write(maps: &Api<ConfigMap>, package: &HelmPackage, bytes: &Bytes) -> Result<(), ChartError> {
     let pieces = (0..bytes.len().div_ceil(SIZE)).map(|number| {
         let piece = bytes.slice(number * SIZE..bytes.len().min((number + 1) * SIZE));
@@ -33,7 +33,7 @@ pub async fn write(maps: &Api<ConfigMap>, package: &HelmPackage, bytes: &Bytes) 
     futures::stream::iter(pieces).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Reads a package's bytes; nothing if some are missing.
+/// Reads the bytes of a package; `None` if chunks are missing.
 pub async fn read(maps: &Api<ConfigMap>, package: &HelmPackage) -> Result<Option<Bytes>, ChartError> {
     let pieces = (0..package.spec.chunks)
         .map(|number| async move { maps.get_opt(&name(package, number)).await.map_err(ChartError::from) });
@@ -73,8 +73,8 @@ fn map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
     }
 }
 
-/// Makes one piece. One that is there already is as it should be, or of a package that was removed and goes with it: that one
-/// makes room.
+/// Creates one chunk. An existing one is kept if it has these bytes and this owner. Otherwise it belongs to a removed
+/// package and is about to be deleted with it, so it is replaced.
 async fn one(maps: &Api<ConfigMap>, map: ConfigMap) -> Result<(), ChartError> {
     let name = map.name_any();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };

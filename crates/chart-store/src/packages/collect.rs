@@ -17,19 +17,19 @@ use super::readers::{self, ReaderEntry, Subject};
 use super::{Packages, last_use};
 use crate::failure::ChartError;
 
-/// What was removed.
+/// Result of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     pub removed: Vec<String>,
     pub bytes: i64,
 }
 
-/// Who refers to which packages.
+/// References to packages.
 #[derive(Clone, Debug, Default)]
 pub struct References {
-    /// Packages named by objects that only the platform writes.
+    /// Packages referenced by objects that only the platform writes.
     pub platform: HashSet<String>,
-    /// By the names of workspaces: packages that their objects name, and the newest of those objects.
+    /// By workspace name: packages referenced by its objects, with the creation of the newest such object.
     pub workspaces: HashMap<String, HashMap<String, Timestamp>>,
 }
 
@@ -45,12 +45,12 @@ impl References {
     }
 }
 
-/// The workspaces that exist, by name: UID and creation.
+/// Existing workspaces by name: UID and creation time.
 pub type Living = HashMap<String, (String, Timestamp)>;
 
 impl Packages {
-    /// Removes readers that neither exist nor use a package any more, and packages that nothing keeps. A package that is used
-    /// meanwhile stays: each is changed as it was read, or not at all.
+    /// Removes readers that no longer exist or no longer use a package, and packages without references. Concurrent
+    /// use is safe: every write is conditional on the `resourceVersion` that was read.
     pub async fn collect(&self, references: &References, living: &Living) -> Result<Collected, ChartError> {
         let all: Vec<HelmPackage> = self.all().try_collect().await?;
         let mut collected = Collected::default();
@@ -83,8 +83,8 @@ impl Packages {
         !is_former && (references.has(&entry.workspace, package) || !self.is_stale(entry.last_use))
     }
 
-    /// Records the readers of packages that were kept before readers were recorded: the workspaces whose objects, as the
-    /// platform wrote them, refer to it. An object that is older than the workspace is of a former one of that name.
+    /// Records the readers of packages stored before readers were recorded: the workspaces whose objects, as written
+    /// by the platform, refer to them. An object older than its workspace belongs to a former workspace of that name.
     pub async fn adopt(&self, references: &References, living: &Living) -> Result<(), ChartError> {
         let all = self.all().try_filter(|package| std::future::ready(!readers::is_recorded(package)));
         let all: Vec<HelmPackage> = all.try_collect().await?;
@@ -108,7 +108,7 @@ impl Packages {
         Ok(())
     }
 
-    /// Changes annotations of a package as it was read; one that changed meanwhile is left for the next time.
+    /// Changes annotations of a package unless it changed since it was read; a changed one is left for the next run.
     async fn annotate(
         &self,
         package: &HelmPackage,
@@ -129,7 +129,7 @@ impl Packages {
         jiff::SignedDuration::try_from(self.limits.grace).is_ok_and(|grace| age >= grace)
     }
 
-    /// Removes a package, and its bytes after it. Says whether it was still as it was read.
+    /// Removes a package and its chunks. Returns false if it changed since it was read.
     async fn remove(&self, package: &HelmPackage) -> Result<bool, ChartError> {
         let preconditions =
             Preconditions { uid: package.uid(), resource_version: package.resource_version() };

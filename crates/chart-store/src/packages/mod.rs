@@ -1,10 +1,11 @@
-//! Archives of charts in the cluster: a `HelmPackage`, and immutable ConfigMaps with its bytes.
+//! Packages: chart archives stored in the cluster as a `HelmPackage` and immutable ConfigMaps with its bytes.
 //!
-//! The package is written first, then its pieces, which belong to it, then that it is ready; who is killed in between leaves
-//! what the next one completes. Bytes are only believed if they have the digest that the package says.
+//! The package is written first, then the chunks that it owns, then its ready status; an interrupted write is
+//! completed by the next one. Bytes are accepted only if they match the digest of the package.
 //!
-//! A package is read by its recorded readers ([`readers`]), and charged once to each of their accounts: an account has a quota, and all
-//! packages together a capacity. A workspace without an account has a quota of its own. Packages that nothing refers to are collected after a grace period ([`collect`]); `keep` extends it.
+//! A package is read by its recorded readers ([`readers`]), and charged once to each of their accounts: an account
+//! has a quota, and all packages together a capacity. A workspace without an account has a quota of its own.
+//! Unreferenced packages are collected after a grace period ([`collect`]); `keep` extends it.
 
 mod chunks;
 pub mod collect;
@@ -38,12 +39,12 @@ use crate::failure::ChartError;
 use crate::source::Fetched;
 use readers::ReaderEntry;
 
-/// Budgets of packages in bytes, and how long one is kept that nothing refers to.
+/// Budgets of packages in bytes, and the grace period of unreferenced packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One archive.
+    /// Size of one archive.
     pub package: usize,
-    /// All packages that the workspaces of an account read (`[store] quota`).
+    /// All packages readable by the workspaces of an account (`[store] quota`).
     pub quota: u64,
     /// All packages (`[store] capacity`).
     pub capacity: u64,
@@ -56,13 +57,13 @@ impl Default for Limits {
     }
 }
 
-/// The least that a package is charged, for the objects that it consists of: it bounds the number of packages, too.
+/// Minimum charge of a package for its objects; it also bounds the number of packages.
 pub const LEAST_CHARGE: u64 = 32 << 10;
 
-/// How long we remember that a package was kept; far less than the grace.
+/// How long a `keep` is cached; far less than the grace period.
 const REMEMBERED: Duration = Duration::from_mins(1);
 
-/// The packages of a cluster. The client is the platform's own.
+/// Packages of a cluster. Uses the platform's own client.
 pub struct Packages {
     entries: Api<HelmPackage>,
     chunks: Api<ConfigMap>,
@@ -70,7 +71,7 @@ pub struct Packages {
     limits: Limits,
     accounts: Arc<dyn Accounts>,
     kept: Mutex<HashMap<(String, Subject), (Instant, Digest)>>,
-    /// One new package or reader at a time, so that two do not use the same bytes of a budget.
+    /// Serializes new packages and readers, so that two do not use the same part of a budget.
     making: tokio::sync::Mutex<()>,
 }
 
@@ -91,7 +92,7 @@ impl Packages {
         }
     }
 
-    /// The same, with a quota for each account in place of each workspace.
+    /// Sets the accounts, whose quotas replace those of their workspaces.
     #[must_use]
     pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
         self.accounts = accounts;
@@ -102,8 +103,8 @@ impl Packages {
         self.limits
     }
 
-    /// Keeps a chart for a reader, and returns the name of its package. Repeatable. The caller has the bytes, so the subject becomes a
-    /// reader.
+    /// Stores a chart for a reader and returns the name of its package. Idempotent. The caller has the bytes, so the
+    /// subject becomes a reader.
     pub async fn put(
         &self,
         fetched: &Fetched,
@@ -148,7 +149,7 @@ impl Packages {
         Ok(digest)
     }
 
-    /// Whether the subject may read the package with these bytes, if there is one.
+    /// Whether a package with these bytes exists and the subject may read it.
     pub async fn is_reader(&self, digest: &Digest, subject: &Subject) -> Result<bool, ChartError> {
         let name = digest.package();
         if self.was_kept(&name, subject) == Some(*digest) {
@@ -159,12 +160,12 @@ impl Packages {
             .is_some_and(|package| package.spec.digest == digest.to_string() && subject.may_read(&package)))
     }
 
-    /// The size of a package that the subject may read.
+    /// Size of a package that the subject may read.
     pub async fn size(&self, name: &str, subject: &Subject) -> Result<u64, ChartError> {
         Ok(size(&self.read(name, subject).await?))
     }
 
-    /// The bytes of a package.
+    /// Reads the bytes of a package.
     pub async fn get(&self, name: &str, subject: &Subject) -> Result<Bytes, ChartError> {
         let package = self.read(name, subject).await?;
         let digest = digest(&package)?;
@@ -173,7 +174,7 @@ impl Packages {
             Some(_) => Err(ChartError::Corrupt(name.to_owned())),
             None => Err(ChartError::Incomplete(name.to_owned())),
         };
-        // Whoever next has these bytes completes it.
+        // The next upload or fetch of these bytes completes it.
         if whole.is_err() && is_ready(&package) {
             self.forget(name);
             self.mark(name, phase::MISSING).await?;
@@ -181,7 +182,7 @@ impl Packages {
         whole
     }
 
-    /// A package that the subject may read. Others are not there.
+    /// Reads a package. Reports it as missing if the subject may not read it.
     async fn read(&self, name: &str, subject: &Subject) -> Result<HelmPackage, ChartError> {
         let found = if is_name(name) { self.entries.get_opt(name).await? } else { None };
         let found = found.filter(|package| subject.may_read(package));
@@ -209,20 +210,20 @@ impl Packages {
         self.check_budgets(charge(&package), subject, true).await?;
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match self.entries.create(&params, &package).await {
-            // Another request was faster.
+            // A concurrent request created it.
             Err(kube::Error::Api(status)) if status.code == 409 => self.read(name, &Subject::Platform).await,
             made => Ok(made?),
         }
     }
 
-    /// Records a reader who has the bytes, and charges it.
+    /// Records a reader that has the bytes, and charges it.
     async fn add_reader(&self, package: HelmPackage, subject: &Subject) -> Result<HelmPackage, ChartError> {
         let Some(key) = subject.annotation() else { return Ok(package) };
         if readers::entry(&package, subject).is_some() {
             return Ok(package);
         }
         let _one_at_a_time = self.making.lock().await;
-        // Another workspace of the account may have been charged for it.
+        // Another workspace of the account may have been charged already.
         if !Quota::of(&*self.accounts, subject).is_charged(&package) {
             self.check_budgets(charge(&package), subject, false).await?;
         }
@@ -234,7 +235,7 @@ impl Packages {
         Ok(self.entries.patch(&package.name_any(), &PatchParams::default(), &patch).await?)
     }
 
-    /// Refuses what would exceed the quota of the account or workspace or, for a new package, the capacity.
+    /// Rejects a package that would exceed the quota of the account or workspace or, if new, the capacity.
     async fn check_budgets(&self, wanted: u64, subject: &Subject, new: bool) -> Result<(), ChartError> {
         let mut quota = Quota::of(&*self.accounts, subject);
         let (mut all, mut own) = (0_u64, 0_u64);
@@ -252,7 +253,7 @@ impl Packages {
             return Err(ChartError::OverQuota { owner: quota.owner(), wanted, used: own, limit });
         }
         if new && all.saturating_add(wanted) > self.limits.capacity {
-            // How much others use is not told.
+            // The usage of others is not disclosed.
             return Err(ChartError::Full { wanted, limit: self.limits.capacity });
         }
         Ok(())
@@ -270,7 +271,7 @@ impl Packages {
         pages.map_ok(|page| futures::stream::iter(page.into_iter().map(Ok))).try_flatten()
     }
 
-    /// Records that the subject uses it, unless that was recorded lately.
+    /// Records a use by the subject, unless one was recorded recently.
     async fn touch(&self, package: &HelmPackage, subject: &Subject) -> Result<(), ChartError> {
         let own = readers::entry(package, subject);
         let last = own.as_ref().map_or_else(|| last_use(package), |entry| entry.last_use);
@@ -298,7 +299,7 @@ impl Packages {
         Ok(())
     }
 
-    /// The digest of a package that the subject kept lately.
+    /// Digest of a package that the subject kept recently.
     fn was_kept(&self, name: &str, subject: &Subject) -> Option<Digest> {
         let window = REMEMBERED.min(self.limits.grace / 4);
         let kept = self.kept.lock();
@@ -317,12 +318,12 @@ impl Packages {
     }
 }
 
-/// The quota that a subject uses: that of its account or, without one, its own.
+/// Quota of a subject: that of its account or, without one, its own.
 struct Quota<'a> {
     accounts: &'a dyn Accounts,
     subject: &'a Subject,
     account: Option<String>,
-    /// Whether a workspace is of the account.
+    /// Cache: whether a workspace belongs to the account.
     known: HashMap<String, bool>,
 }
 
@@ -356,7 +357,7 @@ impl<'a> Quota<'a> {
     }
 }
 
-/// Whether a package can have this name.
+/// Whether the text is a valid package name.
 fn is_name(name: &str) -> bool {
     name.strip_prefix(PREFIX).is_some_and(|rest| {
         rest.len() == NAMED && rest.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
@@ -388,7 +389,7 @@ fn spec(fetched: &Fetched, origin: Origin) -> HelmPackageSpec {
     }
 }
 
-/// What a list shows of a text: the archive has the rest.
+/// Truncates a text for lists; the archive has all of it.
 fn short(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
@@ -401,7 +402,7 @@ fn is_ready(package: &HelmPackage) -> bool {
     package.status.as_ref().is_some_and(|status| status.phase == phase::READY)
 }
 
-/// When it was created, or last used by the platform itself.
+/// Time of creation or of the last use by the platform.
 fn last_use(package: &HelmPackage) -> jiff::Timestamp {
     let made = package.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let used = package.status.as_ref().and_then(|status| status.last_use.as_ref()).map(|time| time.0);

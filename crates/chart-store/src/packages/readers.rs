@@ -3,7 +3,7 @@
 //! They are recorded as annotations of the `HelmPackage`, one for each workspace under the UID of the Workspace, so that adding one
 //! is a single merge patch and a new workspace under a former name is no reader. Tenants have no verb on `HelmPackages`.
 //!
-//! Invariant: a reader has had the bytes in hand. The account of every reader is charged for the package, once.
+//! Invariant: a reader has received the bytes. The account of every reader is charged for the package, once.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -15,27 +15,27 @@ use kube_types::package::HelmPackage;
 
 use crate::digest::Digest;
 
-/// Readers of one package. The one that used it least recently is replaced by a new one.
+/// Maximum number of readers of a package. A new one replaces the least recently used.
 pub const MAX_READERS: usize = 1_000;
 
-/// The key of the entry for all workspaces.
+/// Key of the entry for all workspaces.
 const EVERYONE: &str = "everyone";
 
-/// Who uses packages, with workspaces known by UID.
+/// User of packages; workspaces are identified by UID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// The platform itself: reads all packages and is charged for none.
     Platform,
-    /// All workspaces, for what an administrator uploads for none in particular.
+    /// All workspaces, for uploads by an administrator to no particular workspace.
     Everyone,
     Workspace {
         name: String,
-        /// Nothing where there is no such Workspace: it is known by its name then, and never the same as one with a UID.
+        /// `None` if there is no such Workspace: it is then identified by name, and never equals one with a UID.
         uid: Option<String>,
     },
 }
 
-/// An entry of the record.
+/// Recorded reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReaderEntry {
     pub key: String,
@@ -44,7 +44,7 @@ pub struct ReaderEntry {
 }
 
 impl Subject {
-    /// The annotation of this reader; nothing for the platform, which is not recorded.
+    /// Annotation key of this reader; `None` for the platform, which is not recorded.
     pub fn annotation(&self) -> Option<String> {
         let key = match self {
             Self::Platform => return None,
@@ -57,7 +57,7 @@ impl Subject {
         Some(format!("{READER_PREFIX}{key}"))
     }
 
-    /// The workspace, for messages and for references by name.
+    /// Name of the workspace, for messages and references by name.
     pub fn workspace(&self) -> &str {
         match self {
             Self::Workspace { name, .. } => name,
@@ -65,7 +65,7 @@ impl Subject {
         }
     }
 
-    /// Whether the package may be read.
+    /// Whether the subject may read the package.
     pub fn may_read(&self, package: &HelmPackage) -> bool {
         let has = |key: &str| package.annotations().contains_key(key);
         match self.annotation() {
@@ -84,25 +84,25 @@ impl ReaderEntry {
         self.key.ends_with(&format!("/{EVERYONE}"))
     }
 
-    /// The UID of its workspace; nothing for one that is known by its name, and for all.
+    /// UID of the workspace; `None` for an entry by name and for all workspaces.
     pub fn uid(&self) -> Option<&str> {
         let key = self.key.strip_prefix(READER_PREFIX)?;
         (key != EVERYONE && !key.starts_with("name.")).then_some(key)
     }
 }
 
-/// Whether the readers of a package are recorded.
+/// Whether the package has recorded readers.
 pub fn is_recorded(package: &HelmPackage) -> bool {
     package.annotations().contains_key(READERS_RECORDED)
 }
 
-/// The annotations of a new package.
+/// Annotations of a new package.
 pub fn initial(subject: &Subject, at: Timestamp) -> BTreeMap<String, String> {
     let own = subject.annotation().map(|key| (key, ReaderEntry::value(subject.workspace(), at)));
     [(READERS_RECORDED.to_owned(), "true".to_owned())].into_iter().chain(own).collect()
 }
 
-/// The entries of a package.
+/// Recorded readers of a package.
 pub fn entries(package: &HelmPackage) -> impl Iterator<Item = ReaderEntry> {
     package.annotations().iter().filter(|(key, _)| key.starts_with(READER_PREFIX)).map(|(key, value)| {
         let (workspace, at) = value.split_once(' ').unwrap_or((value, ""));
@@ -111,13 +111,13 @@ pub fn entries(package: &HelmPackage) -> impl Iterator<Item = ReaderEntry> {
     })
 }
 
-/// The entry of a reader, if it has one of its own.
+/// The subject's own entry, if any.
 pub fn entry(package: &HelmPackage, subject: &Subject) -> Option<ReaderEntry> {
     let own = subject.annotation()?;
     entries(package).find(|entry| entry.key == own)
 }
 
-/// The entries that make room for one more: those that were used least recently.
+/// Keys to remove so that one more reader fits: the least recently used.
 pub fn surplus(package: &HelmPackage) -> Vec<String> {
     let mut all: Vec<ReaderEntry> = entries(package).filter(|entry| !entry.is_everyone()).collect();
     all.sort_by_key(|entry| entry.last_use);

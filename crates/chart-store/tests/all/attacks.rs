@@ -1,4 +1,4 @@
-//! Attacks by tenants on packages and repositories of others, each named for the attack.
+//! Attacks by tenants on packages and repositories of others; each test is named for its attack.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ async fn tenant_reads_a_foreign_package_by_its_name() {
     let charts = charts(&world);
     let (_, name) = upload(&charts, archive("web", "1.0.0"), "acme").await;
     charts.fetch(&Source::Package(name.clone()), &reader("acme")).await.unwrap();
-    // In the memory of the server that kept it, and in that of another one.
+    // With the caches of the server that stored it, and with those of another server.
     for charts in [charts, self::charts(&world)] {
         let refused = charts.fetch(&Source::Package(name.clone()), &reader("evil")).await.unwrap_err();
         assert_eq!(refused.to_string(), format!("there is no package `{name}`"));
@@ -73,7 +73,7 @@ async fn tenant_reads_a_foreign_package_by_naming_its_digest_in_an_index() {
     let world = world().await;
     let secret = archive("web", "1.0.0");
     let (kept, _) = upload(&charts(&world), secret.clone(), "acme").await;
-    // The tenant knows the digest, and has other bytes.
+    // The tenant knows the digest, but has other bytes.
     let text = index(&[("web", "1.0.0", "web.tgz", &secret)]);
     let other = archive("web", "6.6.6");
     let served = Served::new(move |request| match request.uri().path() {
@@ -136,14 +136,14 @@ async fn new_owner_of_a_workspace_name_reads_no_package_of_the_former_one() {
     assert_eq!(refused.kind(), Kind::NotFound);
 }
 
-/// Removes a workspace and makes another of the same name, as for a new owner.
+/// Deletes a workspace and creates another one with the same name, as for a new owner.
 async fn reissue(world: &World, name: &str) {
     let workspaces: Api<Workspace> = Api::all(world.admin());
     workspaces.delete(name, &DeleteParams::default()).await.unwrap();
     world.apply([workspace(name)]).await;
 }
 
-/// A repository that wants the password, and one that gives the same names to everybody.
+/// A repository that requires a password, and one without that serves the same names.
 async fn guarded() -> Served {
     let web = archive("web", "1.0.0");
     let text = index(&[("web", "1.0.0", "web.tgz", &web)]);

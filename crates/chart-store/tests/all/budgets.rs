@@ -1,4 +1,4 @@
-//! Budgets: packages of a workspace and of all, and the memory of fetching, unpacking and indexing.
+//! Budgets: packages per workspace and in total, and memory of fetching, unpacking and indexing.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -52,7 +52,7 @@ async fn tenant_fills_the_package_store_for_everybody() {
     for word in ["workspace `greedy`", "[store] quota", "98304 bytes", "98304 are used", "32768 more"] {
         assert!(said.contains(word), "{said}");
     }
-    // What it has costs it nothing again, and others have room.
+    // Storing the same package again is free, and other workspaces are not affected.
     put("a", &workspace("greedy")).await.unwrap();
     put("a", &workspace("other")).await.unwrap();
     put("d", &workspace("other")).await.unwrap();
@@ -62,7 +62,7 @@ async fn tenant_fills_the_package_store_for_everybody() {
     assert_eq!(refused.kind(), Kind::Exhausted);
 }
 
-/// Workspaces whose names begin alike are of one account; `admins` is of none.
+/// Workspaces with a common prefix share an account; `admins` has none.
 struct ByPrefix;
 
 impl Accounts for ByPrefix {
@@ -98,7 +98,7 @@ async fn account_multiplies_its_package_quota_by_workspaces() {
     put("d", &workspace("other-2")).await.unwrap();
     put("e", &workspace("other-1")).await.unwrap();
     assert!(put("f", &workspace("other-3")).await.is_err());
-    // Workspaces without an account have a quota each.
+    // Each workspace without an account has its own quota.
     for name in ["admins", "more"] {
         for chart in ["c0", "d", "e"] {
             put(chart, &workspace(name)).await.unwrap();
@@ -162,7 +162,7 @@ async fn unused_packages_return_their_share_and_foreign_references_pin_nothing()
         package.metadata.annotations.unwrap_or_default().into_keys().collect::<Vec<_>>()
     };
     assert_eq!(annotations().await, ["longshore.dev/readers-recorded", "readers.longshore.dev/uid-of-acme"]);
-    // A tenant that is no reader refers to it.
+    // A tenant that is not a reader refers to the package.
     let mut references = References::default();
     references.add("evil", &name, clock_now(&clock));
     assert_eq!(packages.collect(&references, &living).await.unwrap().removed, [&*name]);
@@ -208,13 +208,13 @@ async fn older_packages_are_adopted_by_the_workspaces_that_use_them() {
     for other in [&evil, &reissued] {
         assert!(packages().keep(&name, other).await.is_err(), "{other:?}");
     }
-    // Once it is recorded, no reference adds a reader.
+    // Once readers are recorded, references add none.
     references.add("evil", &name, now);
     packages().adopt(&references, &living).await.unwrap();
     assert!(packages().keep(&name, &evil).await.is_err());
 }
 
-/// An index of this many bytes in Helm's layout.
+/// An index of this size in Helm's layout.
 fn helm_index(size: usize) -> String {
     let filler = "x".repeat(1000);
     let mut text = "apiVersion: v1\nentries:\n  web:\n".to_owned();
@@ -226,7 +226,7 @@ fn helm_index(size: usize) -> String {
     text + "generated: \"2026-01-01T00:00:00Z\"\n"
 }
 
-/// An index of this many bytes that takes many times as many as data.
+/// An index of this size whose data takes a multiple of it.
 fn dense_index(size: usize) -> String {
     let numbers = "0,".repeat(size / 2);
     format!(
@@ -240,7 +240,7 @@ fn gzip(text: &str) -> Bytes {
     encoder.finish().unwrap().into()
 }
 
-/// Serves two indexes, packed, each as often as it is asked for.
+/// Serves two compressed indexes.
 async fn heavy() -> Served {
     let (helm, dense) = (gzip(&helm_index(8 << 20)), gzip(&dense_index((4 << 20) - 1024)));
     Served::new(move |request| {
@@ -257,7 +257,8 @@ fn repo(name: &str, url: &str, workspace: &str) -> HelmRepo {
     HelmRepo::new(name, serde_json::from_value(spec).unwrap())
 }
 
-/// The work of so many repositories and as many uploads at once, of two tenants. Returns how many were done and refused.
+/// Runs `count` index fetches and as many uploads concurrently, by two tenants. Returns the numbers of completed and
+/// rejected ones.
 async fn storm(charts: &Charts, served: &Served, bomb: &Bytes, count: usize) -> (usize, usize) {
     let repos: Vec<HelmRepo> = (0..count)
         .map(|n| {
@@ -324,19 +325,19 @@ async fn concurrent_indexes_and_uploads_stay_within_the_memory_budget() {
     assert!(watching.await.unwrap_err().is_cancelled(), "the budget was kept");
     assert!(done > 0, "{done} done, {refused} refused");
     assert_eq!((pool.bytes().held, pool.slots().used), (0, 0));
-    // Nothing of the load remains: a good tenant works.
+    // The load leaves nothing behind: another tenant works.
     let good = Reader::Workspace("good".to_owned());
     charts.fetch(&Source::Archive(large("web", "1.0.0", 1 << 20)), &good).await.unwrap();
 }
 
-/// The peak of resident memory of this process, in MiB.
+/// Peak resident memory of this process, in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() >> 10
 }
 
-/// Runs in a process of its own, for [`tenant_exhausts_memory_by_concurrent_indexes_and_uploads`].
+/// Runs in a child process, for [`tenant_exhausts_memory_by_concurrent_indexes_and_uploads`].
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "run by another test, in a process of its own"]
 async fn storm_of_heavy_work() {
@@ -356,6 +357,6 @@ fn tenant_exhausts_memory_by_concurrent_indexes_and_uploads() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let peak = said.split("peak ").nth(1).and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
     println!("{said}");
-    // The budget is 384 MiB; the rest is the allocator's, and the indexes and charts that are remembered.
+    // The budget is 384 MiB; the rest is the allocator's, and cached indexes and charts.
     assert!(peak.is_some_and(|peak| peak < 700), "{said}");
 }

@@ -1,4 +1,4 @@
-//! The real Helms push to our registry and pull from it, and we pull what they pushed.
+//! The real Helm programs push to and pull from our test registry, and we pull what they pushed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::made::archive;
 use crate::registry::{Content, Gate};
 use crate::served::{LOGIN, access, fetcher};
 
-/// The real programs that are named.
+/// The available Helm programs.
 fn helms() -> Vec<PathBuf> {
     let named = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_4_3"].map(|name| (name, std::env::var_os(name)));
     let found = named.into_iter().filter_map(|(name, program)| {
@@ -20,7 +20,7 @@ fn helms() -> Vec<PathBuf> {
         if program.is_none() {
             let thread = std::thread::current();
             let test = thread.name().unwrap_or_default();
-            // Past the captured output, which is dropped when a test passes.
+            // Bypasses the captured output, which is hidden for passing tests.
             let _ = writeln!(std::io::stderr(), "skipped: {test}: {name} names no program");
         }
         program
@@ -47,7 +47,7 @@ async fn what_helm_pushes_we_pull_and_what_we_have_it_pulls() {
             let place = format!("oci://{}/charts", served.host);
             if gate == Gate::Basic {
                 let login = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--plain-http"];
-                // Helm 3.17 logs in to plain registries only when told that they are insecure.
+                // Helm 3.17 logs in to plain HTTP registries only with `--insecure`.
                 let insecure = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--insecure"];
                 let helm4 = program.to_string_lossy().contains("helm-4");
                 run(&program, home.path(), if helm4 { &login } else { &insecure }).await;

@@ -1,4 +1,4 @@
-//! Charts that are made here.
+//! Sample charts and indexes.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use helm_chart::archive;
 use helm_chart::{File, Loader};
 use helm_template::profile::Profile;
 
-/// The archive of a chart.
+/// Archive of a chart.
 pub fn archive(name: &str, version: &str) -> Bytes {
     with_file(name, version, b"")
 }
 
-/// The same, with some bytes in it that do not pack well.
+/// Archive of a chart with incompressible data of this size.
 pub fn large(name: &str, version: &str, size: usize) -> Bytes {
     let mut state = 7_u32;
     let noise: Vec<u8> = std::iter::repeat_with(|| {
@@ -43,7 +43,7 @@ pub async fn fetched(bytes: Bytes) -> Fetched {
     Fetched::load(bytes, Profile::Helm4).await.unwrap()
 }
 
-/// An index of these archives: name, version, address, bytes.
+/// An index of these archives: name, version, URL, bytes.
 pub fn index(entries: &[(&str, &str, &str, &[u8])]) -> String {
     let mut text = "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\nentries:\n".to_owned();
     let mut names: Vec<_> = entries.iter().map(|entry| entry.0).collect();

@@ -1,5 +1,5 @@
-//! Charts from repositories and registries that are served here, on loopback, and packages in an embedded cluster. The real
-//! Helms are named by `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3`.
+//! Charts from test repositories and registries on loopback, and packages in an embedded cluster.
+//! `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3` name the real Helm programs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod attacks;

@@ -1,4 +1,4 @@
-//! Packages: kept once, whole or not at all, and collected when nobody refers to them.
+//! Packages are stored once and completely, and collected without references.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ async fn what_was_lost_is_noticed_and_completed() {
     packages.put(&chart, Origin::Upload, &Subject::Platform).await.unwrap();
     assert_eq!(packages.get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
 
-    // And what somebody exchanged.
+    // Also replaced chunks.
     let mut piece = pieces(&world).get(&format!("{name}.1")).await.unwrap();
     pieces(&world).delete(&piece.name_any(), &DeleteParams::default()).await.unwrap();
     piece.metadata.resource_version = None;
@@ -128,7 +128,7 @@ async fn what_was_lost_is_noticed_and_completed() {
     assert_eq!(packages.get(&name, &Subject::Platform).await.unwrap(), chart.bytes);
 }
 
-/// One that a former package left behind goes with that one, and may not be relied on.
+/// A chunk of a removed package is deleted with that package, so it must not be reused.
 #[tokio::test]
 async fn a_piece_that_is_not_the_packages_own_is_replaced() {
     let world = World::new().await;
@@ -157,7 +157,7 @@ async fn a_package_never_changes() {
     assert!(said.contains("a package never changes"), "{said}");
 }
 
-/// The name has a hundred bits of the digest: whoever finds two archives with the same gets nothing by it.
+/// The name has a hundred bits of the digest: a collision of names must not give access.
 #[tokio::test]
 async fn a_name_that_other_bytes_have_is_not_theirs() {
     let world = World::new().await;
@@ -239,7 +239,7 @@ async fn what_somebody_wants_again_stays_for_a_while() {
         let collected = at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap();
         assert_eq!(collected.removed, [""; 0], "{how}");
     }
-    // Removed and kept again at once: the pieces of the former one may not take the new one's place.
+    // Removed and stored again immediately: chunks of the former package must not block the new ones.
     clock.advance(SignedDuration::from_secs(3601));
     assert_eq!(
         at(&world, &clock).collect(&References::default(), &Living::new()).await.unwrap().removed,

@@ -1,4 +1,4 @@
-//! Charts as the server has them: repositories that are custom resources, and packages in between.
+//! Charts as in the server: repositories as custom resources, and stored packages.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn credentials(workspace: &str) -> Value {
     })
 }
 
-/// A repository that lets in who has the password.
+/// A repository that requires a password.
 async fn guarded() -> Served {
     let web = archive("web", "1.0.0");
     let text = index(&[("web", "1.0.0", "web.tgz", &web)]);
@@ -68,7 +68,7 @@ async fn a_chart_that_is_kept_is_not_fetched_again() {
     let name = charts.keep(&fetched, Origin::RepoCache, &Reader::Platform).await.unwrap();
     assert_eq!(served.asked().len(), 2);
 
-    // A server that starts anew asks for the index, and has the rest.
+    // A restarted server fetches the index again and has the packages.
     let after = self::charts(&world, client());
     let again = after.fetch(&web("here"), &Reader::Platform).await.unwrap();
     assert_eq!(again.digest, fetched.digest);
@@ -90,7 +90,7 @@ async fn many_releases_of_one_chart_ask_the_cluster_little() {
         charts.fetch(&Source::Package(name), &Reader::Platform).await.unwrap();
     }
     assert_eq!((served.asked().len(), fault.writes()), (2, 3));
-    // Each asks for the repository anew, and for little else.
+    // Each fetch reads the repository object again, and little else.
     assert!(fault.calls() < 120, "{}", fault.calls());
 }
 
@@ -107,7 +107,7 @@ async fn a_repository_of_another_workspace_is_not_there() {
     assert_eq!((said.kind(), &*said.to_string()), (Kind::NotFound, "there is no repository `theirs`"));
     let missing = charts.fetch(&web("missing"), &reader("evil")).await.unwrap_err();
     assert_eq!(missing.to_string(), said.to_string().replace("theirs", "missing"));
-    // Nor can one's own repository send another's password to where one likes.
+    // A tenant's own repository cannot send another tenant's password to a URL of its choice.
     let said = charts.fetch(&web("thief"), &reader("evil")).await.unwrap_err();
     assert_eq!(said.kind(), Kind::Invalid);
     assert!(!format!("{said} {said:?}").contains("canary"));

@@ -1,4 +1,4 @@
-//! Registries, honest and other.
+//! Honest and hostile registries.
 
 use bytes::Bytes;
 use chart_store::oci::Reference;
@@ -74,7 +74,7 @@ async fn one_is_let_in_by_a_password_or_a_token() {
     let said = pull(&served, "web", "1.0.0", &Access::none()).await.unwrap_err();
     assert_eq!(said.kind(), Kind::Forbidden);
 
-    // Somebody else's giver of tokens is asked, and not told who we are.
+    // A token service on another host is called without credentials.
     let giver = Served::new(|_| answer(200, "{\"token\":\"a-token\"}")).await;
     let served = content.serve(Gate::Token(format!("{}/token", giver.address))).await;
     pull(&served, "web", "1.0.0", &access()).await.unwrap();
@@ -83,7 +83,7 @@ async fn one_is_let_in_by_a_password_or_a_token() {
     assert!(asked.iter().all(|line| line.ends_with(TOKEN) || line.ends_with(" -")), "{asked:?}");
 }
 
-/// A registry that gives tokens itself is told who we are.
+/// A token service of the registry itself receives the credentials.
 #[tokio::test]
 async fn the_registrys_own_giver_of_tokens_is_told_who_we_are() {
     let web = archive("web", "1.0.0");
@@ -147,7 +147,7 @@ async fn a_registry_that_lies_is_found_out() {
         let said = pull(&served, rest, "1.0.0", &Access::none()).await.unwrap_err();
         assert!(said.kind() == kind && said.to_string().contains(words), "{rest}: {said}");
     }
-    // Other bytes than the digest says, also of the manifest.
+    // Bytes that do not match the digest, also of the manifest.
     let liar = Served::new(|_| answer(200, "{}")).await;
     let said = pull(&liar, &format!("web@{}", Digest::of(b"")), "", &Access::none()).await.unwrap_err();
     assert!(said.to_string().contains("it has the digest"), "{said}");

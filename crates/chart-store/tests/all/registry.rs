@@ -1,4 +1,4 @@
-//! A small registry of our own: what pushing and pulling a chart needs, and the two ways of being let in.
+//! A small test registry: pushing and pulling charts, with two authentication methods.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,17 +18,17 @@ pub struct Content {
     manifests: Arc<Mutex<HashMap<String, Bytes>>>,
 }
 
-/// How one is let in.
+/// Authentication of the registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Gate {
     Open,
     Basic,
-    /// By a token, which is had at this address.
+    /// Bearer token from the service at this URL.
     Token(String),
 }
 
 impl Content {
-    /// Puts a chart in, and says what its manifest is called.
+    /// Adds a chart and returns the digest of its manifest.
     pub fn put(&self, path: &str, tag: &str, archive: &Bytes) -> Digest {
         self.put_as(path, tag, archive, "application/vnd.cncf.helm.config.v1+json", Digest::of(archive))
     }
@@ -50,7 +50,7 @@ impl Content {
         digest
     }
 
-    /// Removes the bytes of an archive, which its manifest still names.
+    /// Removes the blob of an archive whose manifest stays.
     pub fn forget(&self, digest: &Digest) {
         self.blobs.lock().unwrap().remove(&digest.to_string());
     }
@@ -132,7 +132,7 @@ impl Content {
         Response::builder().status(201).header("docker-content-digest", digest).body(Bytes::new()).unwrap()
     }
 
-    /// Two to a page.
+    /// Two tags per page.
     fn tags(&self, name: &str, query: Option<&str>) -> Answer {
         let manifests = self.manifests.lock().unwrap();
         let tags = manifests.keys().filter_map(|key| key.strip_prefix(&format!("{name}:")));

@@ -1,4 +1,4 @@
-//! Repositories, honest and other.
+//! Honest and hostile repositories.
 
 use std::sync::{Arc, Mutex};
 
@@ -102,7 +102,7 @@ async fn of_many_one_asks() {
     assert_eq!(served.asked().len(), 1);
 }
 
-/// What was fetched for somebody is not for those who would not be let in.
+/// A cached index is not served to callers with other credentials.
 #[tokio::test]
 async fn an_index_is_remembered_for_those_who_were_let_in() {
     let text = index(&[("web", "1.0.0", "web.tgz", b"")]);
@@ -181,7 +181,7 @@ async fn a_repository_that_lies_is_found_out() {
     ] {
         let said = fetcher.from_repository(&repository(&served), chart, "").await.unwrap_err();
         assert!(said.kind() == kind && said.to_string().contains(words), "{chart}: {said}");
-        // What was refused is not remembered as if it were good.
+        // A rejected chart is not cached as a valid one.
         assert!(fetcher.from_repository(&repository(&served), chart, "").await.is_err(), "{chart}");
     }
 }
@@ -207,7 +207,7 @@ async fn an_index_that_is_none_is_refused_and_asked_for_again() {
     assert!(fetcher.index(&repository(&served)).await.is_ok());
 }
 
-/// Whether it says so or not.
+/// With and without a stated content length.
 #[tokio::test]
 async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
     for (head, most) in [("content-length: 524288000", 1 << 20), ("transfer-encoding: chunked", 64 << 20)] {
@@ -233,7 +233,7 @@ async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
         let fetcher = fetcher();
         let said = fetcher.index(&repository).await.unwrap_err();
         assert_eq!(said.kind(), Kind::TooLarge, "{said}");
-        // What is in the system's own buffers was sent and not read.
+        // Bytes in the system's own buffers were sent but not read.
         assert!(sent.await.unwrap() < most + (8 << 20), "{head}");
     }
 }

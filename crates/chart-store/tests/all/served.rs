@@ -1,4 +1,4 @@
-//! A server on loopback that answers as a test says, and remembers what it was asked.
+//! A test server on loopback with configurable answers, which records its requests.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -48,7 +48,7 @@ impl Served {
         Self { address: format!("http://{host}"), host, asked }
     }
 
-    /// What was asked since the last look: method, path, login.
+    /// Requests since the last call: method, path, login.
     pub fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
@@ -58,7 +58,7 @@ pub fn answer(status: u16, body: impl Into<Bytes>) -> Answer {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
-/// May reach loopback, and nothing else that is private.
+/// A client that may reach loopback, but no other private address.
 pub fn client() -> Client {
     Client::new(Dialer::new(Policy::allowing(["127.0.0.0/8".parse().unwrap()])))
 }

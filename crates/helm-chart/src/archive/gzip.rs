@@ -1,28 +1,28 @@
-//! Unpacking gzip, as far as it is asked for.
+//! Incremental gzip decompression with a bounded buffer.
 //!
-//! What is unpacked is kept in one buffer, whose size is bounded from the start: who reads it asks for the next bytes
-//! and decides by them whether it wants more. So a small archive that unpacks to gigabytes is given up at the first
-//! header that says so, and never later than at the limit.
+//! The reader requests the next bytes and decides from them whether to continue. A small archive that would unpack to
+//! gigabytes is rejected at the first header that says so, at the latest at the limit.
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-/// How much is unpacked at once, at the least.
+/// Minimum number of bytes unpacked per step.
 const STEP: usize = 256 << 10;
-/// Deflate cannot do better than 1032 to 1: a length that promises more is a lie.
+/// Maximum compression ratio of Deflate: a larger stated length is false.
 const BEST_RATIO: usize = 1032;
 
-/// No chart is packed so well; what is has been made to burst. Small ones may be: they do no harm.
+/// Compression ratio from which an archive counts as a bomb. Real charts stay below it; small archives are exempt
+/// because they do no harm.
 const BOMB_RATIO: usize = 100;
 const HARMLESS: usize = 8 << 20;
 
 pub(super) struct Unzip<'a> {
     packed: &'a [u8],
-    /// How many bytes were there to unpack.
+    /// Length of the packed archive.
     size: usize,
     inflate: Decompress,
     state: State,
     checksum: Crc,
-    /// Where in `unpacked` the present member begins.
+    /// Start of the current gzip member in `unpacked`.
     member: usize,
     limit: usize,
     pub unpacked: Vec<u8>,
@@ -30,12 +30,12 @@ pub(super) struct Unzip<'a> {
 
 enum State {
     Within,
-    /// All that there is has been unpacked.
+    /// The end of the archive was reached.
     Ended,
     Failed(Failure),
 }
 
-/// Why no more can be had. Worded as by Go's `compress/gzip`.
+/// Decompression failure, with the messages of Go's `compress/gzip`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Failure {
     #[error("gzip: invalid header")]
@@ -55,7 +55,7 @@ pub(super) enum Failure {
 impl<'a> Unzip<'a> {
     pub fn new(packed: &'a [u8], limit: usize) -> Result<Self, Failure> {
         let body = header(packed)?;
-        // The last four bytes are the length before packing, if the archive has one member and is less than 4 GiB.
+        // For an archive with one member below 4 GiB, the last four bytes are the unpacked length.
         let promised = packed.last_chunk().map_or(0, |length| u32::from_le_bytes(*length) as usize);
         let ratio = if promised > HARMLESS { BOMB_RATIO } else { BEST_RATIO };
         let plausible = promised <= limit && promised / ratio <= packed.len();
@@ -67,12 +67,12 @@ impl<'a> Unzip<'a> {
             checksum: Crc::new(),
             member: 0,
             limit,
-            // One byte more, so that the end is seen without growing.
+            // One extra byte, so that the end is detected without growing the buffer.
             unpacked: Vec::with_capacity(if plausible { promised + 1 } else { STEP.min(limit) }),
         })
     }
 
-    /// Tries to have `length` bytes unpacked. Fewer are there only if there are no more to be had.
+    /// Unpacks until `length` bytes are available. Fewer are available only at the end of the archive.
     pub fn reach(&mut self, length: usize) -> Result<(), Failure> {
         while self.unpacked.len() < length {
             match self.state {
@@ -117,7 +117,7 @@ impl<'a> Unzip<'a> {
         }
     }
 
-    /// Checks what a member says of itself at its end; another may follow.
+    /// Verifies checksum and length at the end of a member; another member may follow.
     fn end_of_member(&mut self) -> Result<(), Failure> {
         let trailer = self.packed.split_first_chunk::<4>();
         let trailer = trailer.and_then(|(sum, rest)| Some((sum, rest.split_first_chunk::<4>()?)));
@@ -139,7 +139,7 @@ impl<'a> Unzip<'a> {
     }
 }
 
-/// What follows the header of a member.
+/// Skips the header of a member.
 fn header(packed: &[u8]) -> Result<&[u8], Failure> {
     const CHECKED: u8 = 2;
     const EXTRA: u8 = 4;
@@ -156,7 +156,7 @@ fn header(packed: &[u8]) -> Result<&[u8], Failure> {
     }
     for text in [NAME, COMMENT] {
         if flags & text != 0 {
-            // Go reads these texts into a buffer of 512 bytes.
+            // Go reads these strings into a buffer of 512 bytes.
             let end = rest.iter().take(512).position(|b| *b == 0).ok_or(Failure::Header)?;
             rest = &rest[end + 1..];
         }

@@ -1,8 +1,8 @@
-//! Chart archives: `.tgz` files read into memory, never onto a disk.
+//! Chart archives: `.tgz` files unpacked into memory, never to disk.
 //!
-//! An archive comes from strangers. It is unpacked no further than its headers are found good; names that lead out of
-//! the chart, links that do, devices and second entries of one name are refused. Helm's own refusals come first and in
-//! Helm's words.
+//! Archives are untrusted. Unpacking stops at the first invalid header; path traversal, links that leave the chart,
+//! devices and duplicate entries are rejected. Where Helm rejects an archive too, its check runs first and its
+//! message is used.
 
 mod gzip;
 mod read;

@@ -1,4 +1,4 @@
-//! From the bytes of an archive to the files of a chart.
+//! Reads the files of a chart from an archive.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use super::tar::{BLOCK, BadHeader, Extended, Header};
 use crate::chart::File;
 use crate::path;
 
-/// How large a chart may be. The defaults are Helm's where it has them.
+/// Size limits of a chart. The defaults are Helm's where Helm has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// All archives of a chart together, before they are unpacked.
+    /// Packed size of all archives of a chart.
     pub packed: usize,
-    /// All files of a chart and of the archives in it, unpacked.
+    /// Unpacked size of all files of a chart, nested archives included.
     pub unpacked: usize,
-    /// One file; Helm 4 knows no such limit.
+    /// Size of one file; Helm 4 has no such limit.
     pub file: usize,
     pub entries: usize,
-    /// Text of all files that are parsed when a chart is loaded: metadata, locks, default values.
+    /// Total size of files parsed on load: metadata, locks, default values.
     pub parsed: usize,
-    /// Text of all templates, which are parsed when the chart is rendered.
+    /// Total size of templates, which are parsed when the chart is rendered.
     pub templates: usize,
-    /// How deep charts lie in charts.
+    /// Nesting depth of charts.
     pub depth: usize,
 }
 
@@ -48,7 +48,7 @@ impl Limits {
     }
 }
 
-/// Why an archive is refused.
+/// Error of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArchiveError {
     #[error("gzip: invalid header")]
@@ -79,18 +79,18 @@ pub enum ArchiveError {
     LinkOutside { name: Str, to: Str },
     #[error("chart file {} is {what}", quote(.name))]
     Special { name: Str, what: &'static str },
-    /// The host stopped it.
+    /// Interrupted by the caller.
     #[error("{0}")]
     Interrupted(Str),
 }
 
-/// The files of an archive, in its order and without the name of its base folder. What is left of the limits is kept
-/// in them.
+/// Reads the files of an archive in order, without the name of the base folder. `limits` is reduced by the used
+/// amounts.
 pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Vec<File>, ArchiveError> {
     files_unless(archive, profile, limits, &|| Ok(()))
 }
 
-/// The same until `interrupt` says why it should stop; it is asked at each entry.
+/// Like [`files`], but stops with the error of `interrupt`, which is called for each entry.
 pub(crate) fn files_unless(
     archive: &[u8],
     profile: Profile,
@@ -101,7 +101,7 @@ pub(crate) fn files_unless(
         ArchiveError::TooLarge("chart archives are larger than the maximum size of archives".to_owned())
     })?;
     let largest = Limits::of(profile).unpacked.max(limits.unpacked);
-    // Headers and padding come on top of what the files hold.
+    // Allowance for headers and padding.
     let stream = limits.unpacked.saturating_add(limits.unpacked / 4).saturating_add(1 << 20);
     let zip = Unzip::new(archive, stream).map_err(|failure| match failure {
         Failure::Header => ArchiveError::NotGzip,
@@ -121,7 +121,7 @@ pub(crate) fn files_unless(
     }
     let unpacked = reader.zip.unpacked;
     let used: usize = found.iter().map(|(_, range)| range.len()).sum();
-    // Files share the buffer unless most of it is something else, which they would keep in memory.
+    // Files share the unpack buffer, unless they would keep mostly unused bytes in memory.
     if unpacked.capacity() / 2 > used.saturating_add(SHARED_BUFFER) {
         let copied = |(name, range): (Str, Range<usize>)| {
             let data = unpacked.get(range).map(Bytes::copy_from_slice).unwrap_or_default();
@@ -133,16 +133,16 @@ pub(crate) fn files_unless(
     Ok(found.into_iter().map(|(name, range)| File { name, data: unpacked.slice(range) }).collect())
 }
 
-/// A buffer of this size is kept for any files in it.
+/// Buffers up to this size are always shared.
 const SHARED_BUFFER: usize = 256 << 10;
 
 struct Reader<'a, 'l> {
     zip: Unzip<'a>,
-    /// Where the next header is.
+    /// Offset of the next header.
     at: usize,
     profile: Profile,
     limits: &'l mut Limits,
-    /// What the limit was at first, to name it.
+    /// The initial limit, for messages.
     largest: usize,
     names: HashSet<Str>,
 }
@@ -153,13 +153,13 @@ struct Entry {
     size: u64,
     kind: u8,
     folder: bool,
-    /// Where its content begins.
+    /// Offset of the content.
     at: usize,
     sparse: bool,
 }
 
 impl Reader<'_, '_> {
-    /// The next entry, with what extended headers before it say of it.
+    /// Reads the next entry and applies extended headers before it.
     fn next(&mut self) -> Result<Option<Entry>, ArchiveError> {
         let mut extended = Extended::default();
         loop {
@@ -198,7 +198,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The next block that is not the end of the archive. Two empty blocks are the end, and so is one with nothing after it.
+    /// Reads the next header block. The archive ends at two zero blocks, or at one at the end of the data.
     fn header(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
         for blank in [false, true] {
             self.reach(self.at.saturating_add(BLOCK))?;
@@ -217,9 +217,9 @@ impl Reader<'_, '_> {
         Ok(None)
     }
 
-    /// Has the content of an extended header unpacked and goes behind it.
+    /// Unpacks the content of an extended header and moves past it.
     fn content(&mut self, size: u64) -> Result<Range<usize>, ArchiveError> {
-        // What Go allows an extended header.
+        // Go's limit for an extended header.
         let size = usize::try_from(size).ok().filter(|size| *size <= 1 << 20);
         let size = size.ok_or_else(|| ArchiveError::Damaged("archive/tar: header field too long".into()))?;
         let range = self.at..self.at + size;
@@ -251,7 +251,7 @@ impl Reader<'_, '_> {
         ))
     }
 
-    /// Checks an entry and unpacks it. Nothing: one that is no file.
+    /// Validates and unpacks an entry. `None` for entries that are not files.
     fn accept(&mut self, entry: Entry) -> Result<Option<(Str, Range<usize>)>, ArchiveError> {
         let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
         if entry.folder || entry.kind == b'g' {
@@ -262,7 +262,7 @@ impl Reader<'_, '_> {
         if let Some(what) = special(&entry) {
             return Err(ArchiveError::Special { name, what });
         }
-        // Nothing is ever written to a disk, so that a link within the chart harms nobody. Helm takes it for an empty file.
+        // A link within the chart is harmless, because nothing is written to disk. Helm reads it as an empty file.
         if matches!(entry.kind, b'1' | b'2') && leads_out(&entry) {
             return Err(ArchiveError::LinkOutside { name, to: entry.link.into() });
         }
@@ -296,13 +296,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The name of an entry below the base folder of its archive.
+/// Name of an entry below the base folder of its archive.
 fn inner_name(name: &str) -> Result<Str, ArchiveError> {
-    // An archive made on Windows may have the other slash.
+    // Archives created on Windows may contain backslashes.
     let slash = if name.contains('\\') { '\\' } else { '/' };
     let (base, inner) = name.split_once(slash).unwrap_or((name, ""));
     let inner = inner.replace(slash, "/");
-    // Helm drops the base folder before it looks, and does not see what leads out there.
+    // Helm drops the base folder before its checks, and so misses a traversal in it.
     if name.starts_with(slash) || inner.starts_with('/') {
         return Err(ArchiveError::Absolute);
     }
@@ -335,8 +335,8 @@ fn special(entry: &Entry) -> Option<&'static str> {
     }
 }
 
-/// Whether a link leads out of the base folder. A symbolic link starts in its own folder, the other kind at the root of
-/// the archive.
+/// Whether a link leaves the base folder. The target of a symbolic link is relative to its own folder, that of a hard
+/// link to the root of the archive.
 fn leads_out(entry: &Entry) -> bool {
     let target = if entry.kind == b'1' {
         path::clean(&entry.link)

@@ -1,15 +1,15 @@
-//! The headers of a tar archive, as Go's `archive/tar` reads them.
+//! Parses tar headers as Go's `archive/tar` does.
 
 use std::borrow::Cow;
 
 pub(super) const BLOCK: usize = 512;
 
-/// A header that is none.
+/// An invalid header.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("archive/tar: invalid tar header")]
 pub(super) struct BadHeader;
 
-/// One block, read.
+/// A parsed header block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header<'a> {
     pub name: Cow<'a, [u8]>,
@@ -36,19 +36,19 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Before there were kinds, a folder was a name with a slash at its end.
+    /// Old archives mark a folder by a trailing slash instead of a type.
     pub fn is_folder(&self, name: &[u8]) -> bool {
         self.kind == b'5' || (self.kind == 0 && name.ends_with(b"/")) || self.mode & !0o7777 == 0o040_000
     }
 
-    /// Kinds whose header gives a size and after which no bytes follow.
+    /// Types whose header may state a size, but which have no content.
     pub fn has_no_content(&self) -> bool {
         matches!(self.kind, b'1'..=b'6')
     }
 }
 
-/// The sum of a header's bytes, in which those of the sum itself count as spaces: of unsigned bytes, and of signed ones
-/// as some old programs made it.
+/// Checksums of a header, with its checksum field read as spaces: of unsigned bytes, and of signed bytes as some old
+/// programs computed it.
 fn sums(block: &[u8; BLOCK]) -> [u64; 2] {
     let bytes = || block.iter().enumerate().map(|(i, b)| if (148..156).contains(&i) { b' ' } else { *b });
     let unsigned: u64 = bytes().map(u64::from).sum();
@@ -56,7 +56,7 @@ fn sums(block: &[u8; BLOCK]) -> [u64; 2] {
     [unsigned, u64::try_from(signed).unwrap_or(u64::MAX)]
 }
 
-/// Up to the first zero byte.
+/// Bytes up to the first zero byte.
 fn text(field: &[u8]) -> &[u8] {
     field.split(|b| *b == 0).next().unwrap_or_default()
 }
@@ -70,12 +70,12 @@ fn octal(field: &[u8]) -> Result<u64, BadHeader> {
     })
 }
 
-/// Octal digits, or, with its first bit set, a number in base 256.
+/// Octal digits or, if the first bit is set, a number in base 256.
 fn number(field: &[u8]) -> Result<u64, BadHeader> {
     let Some((first, rest)) = field.split_first().filter(|(first, _)| *first & 0x80 != 0) else {
         return octal(field);
     };
-    // The second bit is the sign, and nothing here may be negative.
+    // The second bit is the sign; negative numbers are invalid here.
     if first & 0x40 != 0 {
         return Err(BadHeader);
     }
@@ -87,7 +87,7 @@ fn number(field: &[u8]) -> Result<u64, BadHeader> {
     })
 }
 
-/// What extended headers say of the entry that follows them.
+/// Attributes of the next entry from extended headers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Extended {
     pub name: Option<Vec<u8>>,
@@ -97,7 +97,7 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    /// Reads the records of a PAX header: `LENGTH KEY=VALUE\n`.
+    /// Parses the records of a PAX header: `LENGTH KEY=VALUE\n`.
     pub fn pax(&mut self, mut records: &[u8]) -> Result<(), BadHeader> {
         while !records.is_empty() {
             let space = records.iter().position(|b| *b == b' ').ok_or(BadHeader)?;
@@ -125,13 +125,13 @@ impl Extended {
         Ok(())
     }
 
-    /// A name that was too long for its header, as GNU tar writes it.
+    /// A long name in GNU tar's format.
     pub fn long(content: &[u8]) -> Vec<u8> {
         text(content).to_vec()
     }
 }
 
-/// A name that is too long for its field, cut at a slash so that its two parts fit into two fields.
+/// Splits a name that is too long for its field at a slash, so that both parts fit into the two name fields.
 pub(super) fn path_in_two(name: &str) -> Option<(&str, &str)> {
     const NAME: usize = 100;
     const PREFIX: usize = 155;

@@ -1,5 +1,5 @@
-//! Archives that are as they should be, and archives that are not. What Helm says of each was recorded from Helm
-//! 3.17.3; rows marked as ours are archives that it would take.
+//! Valid and invalid archives. Expected results were recorded from Helm 3.17.3; rows marked as ours are archives that
+//! Helm accepts.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use super::{Limits, files};
 const CHART: (u8, &str, &str, &[u8]) =
     (b'0', "c/Chart.yaml", "", b"apiVersion: v2\nname: c\nversion: 1.0.0\n");
 
-/// Kind, name, target of a link, content.
+/// Type, name, link target, content.
 type Entry<'a> = (u8, &'a str, &'a str, &'a [u8]);
 
 fn tar(entries: &[Entry]) -> Vec<u8> {
@@ -65,10 +65,10 @@ fn names_are_taken_or_refused_as_by_helm() {
         ((b'0', "c/c:/x", "", b""), refused(drive)),
         ((b'0', "c\\d:\\x", "", b""), refused(drive)),
         ((b'0', "Chart.yaml/a", "", b""), refused("chart yaml not in base directory")),
-        // A link that stays in the chart is an empty file.
+        // A link within the chart is an empty file.
         ((b'2', "c/a", "Chart.yaml", b""), taken("a")),
         ((b'1', "c/a", "c/Chart.yaml", b""), taken("a")),
-        // Ours.
+        // Rejected by us, accepted by Helm.
         ((b'0', "/etc/passwd", "", b""), refused(absolute)),
         ((b'0', "../x", "", b""), refused(parent)),
         (
@@ -166,7 +166,7 @@ fn a_byte_order_mark_is_no_part_of_a_file() {
 
 #[test]
 fn a_bomb_is_given_up_at_the_header_that_announces_it() {
-    // A gigabyte, of which only the header is ever unpacked: the content is not even there.
+    // States a gigabyte; only the header is unpacked, the content is missing.
     let header =
         Block { kind: b'0', name: "c/a", link: "", prefix: "", mode: 0o644, size: 1 << 30, modified: 0 };
     let bomb = zip(&header.bytes().unwrap());
@@ -200,7 +200,7 @@ fn many_files_are_counted_together() {
 
 #[test]
 fn folders_without_end_are_cut_off() {
-    // Entries that are no files count too: a stream of nothing but headers.
+    // Entries that are not files count too: a stream of headers only.
     let folder: Entry = (b'5', "c/a/", "", b"");
     let archive = zip(&tar(&vec![folder; 2000]));
     let mut limits = Limits { unpacked: 1000, ..Limits::of(Profile::Helm3) };

@@ -1,4 +1,4 @@
-//! Chart archives as `helm package` makes them: the same entries in the same order, header by header.
+//! Writes chart archives as `helm package` does: same entries, order and headers.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use super::tar::{BLOCK, path_in_two};
 use crate::chart::Chart;
 use crate::metadata::Invalid;
 
-/// Why a chart cannot be packed.
+/// Error of packing a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     #[error("chart validation: {0}")]
@@ -29,15 +29,15 @@ pub enum PackError {
     Write(#[from] std::io::Error),
 }
 
-/// What Helm marks its archives with.
+/// Marker that Helm puts into its archives.
 const MARK: &[u8] = b"aHR0cHM6Ly95b3V0dS5iZS96OVV6MWljandyTQo=";
 
-/// Packs a chart with all that it depends on. `modified` is the time of every entry, in seconds since 1970.
+/// Packs a chart with its dependencies. `modified` is the modification time of every entry, in seconds since 1970.
 pub fn write(chart: &Chart, profile: Profile, modified: u64) -> Result<Vec<u8>, PackError> {
     chart.metadata.clone().validate(profile)?;
     let mark = match profile {
         Profile::Helm3 => [b"+", MARK].concat(),
-        // Since Helm 4 the mark is a well-formed field: its name, its length, its content.
+        // Since Helm 4 the marker is a well-formed extra field: id, length, content.
         Profile::Helm4 => [b"rr\x28\x00", MARK].concat(),
     };
     let zip = GzBuilder::new()
@@ -100,7 +100,7 @@ impl Tar {
             Some(parts) => parts,
             None if name.len() <= 100 && name.is_ascii() => ("", name),
             None => {
-                // Neither part of the header is long enough: the name goes before it.
+                // The name fits neither field: it goes into an extended header.
                 let record = pax_record("path", name);
                 let (folder, base) = name.rsplit_once('/').unwrap_or(("", name));
                 let long = ascii(&format!("{folder}/PaxHeaders.0/{base}"));
@@ -127,7 +127,7 @@ impl Tar {
     }
 }
 
-/// A header before it is bytes.
+/// A header before serialization.
 pub(super) struct Block<'a> {
     pub kind: u8,
     pub name: &'a str,
@@ -139,7 +139,7 @@ pub(super) struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Nothing: a number that does not fit into its field.
+    /// Serializes the header. `None` if a number does not fit into its field.
     pub fn bytes(&self) -> Option<[u8; BLOCK]> {
         let mut block = [0; BLOCK];
         let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -153,26 +153,26 @@ impl Block<'_> {
         put(156, &[self.kind]);
         put(157, &self.link.as_bytes()[..self.link.len().min(100)]);
         put(257, b"ustar\x0000");
-        // An extended header has no devices, not even ones numbered zero.
+        // Extended headers leave the device fields empty.
         if self.kind == b'0' {
             put(329, &octal::<8>(0)?);
             put(337, &octal::<8>(0)?);
         }
         put(345, self.prefix.as_bytes());
         let sum: u64 = block.iter().copied().map(u64::from).sum();
-        // Six digits and a zero; the space behind them is there already.
+        // Six digits and a zero byte; the following space is already set.
         block[148..155].copy_from_slice(&octal::<7>(sum)?);
         Some(block)
     }
 }
 
-/// A number in octal digits and a zero byte. Nothing: it does not fit.
+/// Octal digits with a trailing zero byte. `None` if the number does not fit.
 fn octal<const LENGTH: usize>(number: u64) -> Option<[u8; LENGTH]> {
     let text = format!("{number:0width$o}\0", width = LENGTH - 1);
     text.as_bytes().try_into().ok()
 }
 
-/// `LENGTH KEY=VALUE\n`, where the length counts itself.
+/// `LENGTH KEY=VALUE\n`; the length includes itself.
 fn pax_record(key: &str, value: &str) -> Vec<u8> {
     let bare = key.len() + value.len() + " =\n".len();
     let mut length = bare;
@@ -182,7 +182,7 @@ fn pax_record(key: &str, value: &str) -> Vec<u8> {
     format!("{length} {key}={value}\n").into_bytes()
 }
 
-/// What is left of a name for readers that do not know the long one.
+/// Short form of a name for readers that do not support extended headers.
 fn ascii(name: &str) -> String {
     let mut name: String = name.chars().filter(char::is_ascii).collect();
     name.truncate(100);

@@ -1,4 +1,4 @@
-//! Which dependencies a chart has in the end, and under which names.
+//! Selects the enabled dependencies of a chart and applies their aliases.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::graph::{ChartId, Graph, NeedId};
 use super::{PrepareError, is_compatible};
 use crate::values::{Warning, coalesce_over, path_value, table};
 
-/// Steps to compare a subchart with a dependency.
+/// Budget steps to compare a subchart with a dependency.
 const STEPS_PER_PAIR: u64 = 20;
 
-/// Picks the subcharts that are wanted, from the chart down. `path` leads to the chart's part of the values.
+/// Selects the enabled subcharts recursively. `path` leads to the chart's part of the values.
 pub fn enable(
     graph: &mut Graph<'_>,
     chart: ChartId,
@@ -29,7 +29,7 @@ pub fn enable(
     for need in &needs {
         graph.needs[*need].dependency.enabled = true;
     }
-    // Helm puts the values of a subchart beside those of its parent here, not below them.
+    // Here Helm places the values of a subchart beside those of its parent, not below them.
     let values = coalesce_over(graph.tree(chart), values, graph.profile, graph.budget, warnings)?;
     by_tags(graph, &needs, &values, warnings);
     by_conditions(graph, &needs, &values, path, warnings);
@@ -53,10 +53,10 @@ pub fn enable(
     Ok(())
 }
 
-/// The subcharts that nobody names, then those that `Chart.yaml` names, as copies under the names it gives them.
+/// Returns the undeclared subcharts, then the declared ones as copies under their declared names.
 fn wanted(graph: &mut Graph<'_>, chart: ChartId, needs: &[NeedId]) -> Result<Vec<ChartId>, PrepareError> {
     let there = graph.charts[chart].children.clone();
-    // Every subchart is compared with every dependency, some by their versions.
+    // Each subchart is compared with each dependency, some of them by version.
     let versions: usize = needs.iter().map(|need| graph.needs[*need].dependency.version.len()).sum();
     let per_child = (needs.len() as u64).saturating_mul(STEPS_PER_PAIR).saturating_add(versions as u64);
     let steps = per_child.saturating_mul(there.len() as u64);
@@ -86,7 +86,7 @@ fn wanted(graph: &mut Graph<'_>, chart: ChartId, needs: &[NeedId]) -> Result<Vec
     Ok(wanted)
 }
 
-/// A dependency of which some tags are false and none is true is off.
+/// Disables a dependency if some of its tags are false and none is true.
 fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut Vec<Warning>) {
     let Ok(tags) = table(values, "tags") else { return };
     for need in needs {
@@ -113,7 +113,7 @@ fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut
     }
 }
 
-/// The first condition that leads to a truth value decides.
+/// The first condition that resolves to a boolean decides.
 fn by_conditions(
     graph: &mut Graph<'_>,
     needs: &[NeedId],

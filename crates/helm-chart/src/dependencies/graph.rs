@@ -1,4 +1,4 @@
-//! Charts as the graph of pointers that they are in Helm.
+//! Charts as a graph with sharing, as Helm's pointers form it.
 
 use std::rc::Rc;
 
@@ -16,16 +16,16 @@ pub type ChartId = usize;
 pub type MetaId = usize;
 pub type NeedId = usize;
 
-/// What a chart or a dependency takes besides its values.
+/// Memory of a chart or dependency besides its values.
 const CHART_BYTES: usize = 1 << 10;
 
-/// The chart that everything is below.
+/// The root chart.
 pub const ROOT: ChartId = 0;
 
-/// A chart: a place that others point to.
+/// A chart node; several parents may refer to it.
 #[derive(Clone)]
 pub struct Node {
-    /// What is common to all copies.
+    /// Index of the part shared by all copies.
     body: usize,
     pub meta: MetaId,
     pub values: Rc<Members>,
@@ -33,18 +33,18 @@ pub struct Node {
     pub parent: Option<ChartId>,
 }
 
-/// What of `Chart.yaml` changes. Copies of a chart can share it.
+/// The mutable part of `Chart.yaml`. Copies of a chart may share it.
 #[derive(Clone)]
 pub struct Meta {
     pub name: Str,
     pub needs: Vec<NeedId>,
 }
 
-/// A dependency that `Chart.yaml` names. Copies of a chart can share it.
+/// A declared dependency. Copies of a chart may share it.
 #[derive(Clone)]
 pub struct Need {
     pub dependency: Dependency,
-    /// What it imports has been imported; it is not seen a second time.
+    /// Its imports were already processed.
     pub imported: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Graph<'b> {
     pub charts: Vec<Node>,
     pub metas: Vec<Meta>,
     pub needs: Vec<Need>,
-    /// Charts without subcharts and dependencies, and whether they have been handed out.
+    /// Charts without subcharts and dependencies, and whether they were moved out.
     bodies: Vec<Chart>,
 }
 
@@ -120,7 +120,7 @@ impl<'b> Graph<'b> {
         self.charts[chart].children = children;
     }
 
-    /// A copy of a chart as deep as Helm makes it for a dependency.
+    /// Copies a chart to the depth that Helm copies for a dependency.
     pub fn copy(&mut self, chart: ChartId) -> Result<ChartId, PrepareError> {
         let node = &self.charts[chart];
         let parts = 1 + node.children.len() + self.metas[node.meta].needs.len();
@@ -147,7 +147,7 @@ impl<'b> Graph<'b> {
         Ok(copy)
     }
 
-    /// The error of a budget that is exceeded.
+    /// Error of an exceeded budget.
     pub fn exceeded(&self, why: Str) -> PrepareError {
         PrepareError::Budget { chart: self.name(ROOT).clone(), why }
     }
@@ -168,7 +168,7 @@ impl<'b> Graph<'b> {
         self.grow(ROOT, &name, &mut uses)
     }
 
-    /// Charts can share what is below them, so that a small graph can be a large tree.
+    /// Charts can share subcharts, so a small graph can expand into a large tree.
     pub fn check_size(&self) -> Result<(), PrepareError> {
         self.budget.charge(self.charts.len() as u64).map_err(|why| self.exceeded(why))?;
         let mut left = MAX_CHARTS;
@@ -218,7 +218,7 @@ impl<'b> Graph<'b> {
         Ok(grown)
     }
 
-    /// What the templates of a chart are named after.
+    /// Path prefix of a chart's template names.
     fn path(&self, chart: ChartId) -> String {
         match self.charts[chart].parent {
             None => self.name(chart).to_string(),
@@ -227,13 +227,13 @@ impl<'b> Graph<'b> {
     }
 }
 
-/// What a copy of the lists of a chart's files takes; the files themselves are shared.
+/// Memory of copying the file lists of a chart; the contents are shared.
 fn files_bytes(chart: &Chart) -> usize {
     let files = chart.templates.len() + chart.files.len() + chart.raw.len();
     files.saturating_mul(size_of::<File>())
 }
 
-/// Counts what a copy of the chart takes. What is too deep is refused elsewhere.
+/// Counts the memory of copying a chart. Excessive depth is rejected elsewhere.
 fn count(chart: &Chart, budget: &Budget<'_>, deeper: usize) -> Result<(), Str> {
     budget.take(CHART_BYTES.saturating_mul(1 + chart.metadata.dependencies.len()))?;
     budget.take(files_bytes(chart))?;
@@ -242,7 +242,7 @@ fn count(chart: &Chart, budget: &Budget<'_>, deeper: usize) -> Result<(), Str> {
     chart.dependencies.iter().try_for_each(|child| count(child, budget, deeper))
 }
 
-/// A chart of the graph with all below it.
+/// A chart of the graph with its subcharts.
 #[derive(Clone, Copy)]
 pub struct Branch<'g> {
     graph: &'g Graph<'g>,

@@ -1,4 +1,4 @@
-//! What a chart takes over from the values of its dependencies.
+//! Imports values of dependencies into the parent chart (`import-values`).
 
 use std::rc::Rc;
 
@@ -12,11 +12,11 @@ use super::PrepareError;
 use super::graph::{ChartId, Graph, Need};
 use crate::values::{Warning, deep_copy_map, merge, merge_tables, table, to_members};
 
-/// How many names a path can have. Each makes a table in the one before.
+/// Maximum number of path segments. Each creates a nested table.
 const LONGEST_PATH: usize = 100;
 
-/// Replaces the values of every chart that has dependencies by those merged with its dependencies' and what it imports,
-/// from the bottom up.
+/// Replaces the values of every chart with dependencies, bottom up, by the merge of its own values, those of its
+/// dependencies and its imports.
 pub fn import(
     graph: &mut Graph<'_>,
     chart: ChartId,
@@ -37,7 +37,7 @@ pub fn import(
         let need = &mut graph.needs[need];
         take_over(need, &name, &values, &imported, (profile, budget), warnings)?;
     }
-    // What is imported shares tables with what it comes from, and must not change that.
+    // Imported values share tables with their source, which must not change.
     let merged = deep_copy_map(&values, budget).and_then(|values| {
         merge_tables(&values, &imported, profile, budget, warnings)?;
         Ok(values)
@@ -48,7 +48,7 @@ pub fn import(
     Ok(())
 }
 
-/// Puts what one dependency gives into `imported`, and writes down in full what that was.
+/// Adds the imported values of one dependency to `imported`, and replaces its `import-values` by their full form.
 fn take_over(
     need: &mut Need,
     chart: &Str,
@@ -105,7 +105,7 @@ fn take_over(
     Ok(())
 }
 
-/// A table of the dependency, and where in the chart's values it goes.
+/// Source table in the dependency and destination in the parent.
 struct Wanted {
     child: String,
     parent: String,
@@ -128,7 +128,7 @@ impl Wanted {
     }
 }
 
-/// One end of an import. Helm 4 takes whatever stands there for its text; on anything but a text Helm 3 crashes.
+/// One end of an import. Helm 4 formats any value as text; Helm 3 panics on anything but a string.
 fn end(pair: &Members, key: &str, profile: Profile) -> Option<String> {
     match (pair.get(key), profile) {
         (Some(Data::String(path)), _) => Some(path.to_string()),
@@ -137,7 +137,7 @@ fn end(pair: &Members, key: &str, profile: Profile) -> Option<String> {
     }
 }
 
-/// The table as it stands at a path; `.` is the top. An empty one is not shared.
+/// Nests the table below a path; `.` is the root. An empty table is not shared.
 fn below(path: &str, found: Map) -> Map {
     let found = if found.is_empty() { Map::new() } else { found };
     if path == "." {

@@ -1,8 +1,8 @@
-//! The dependencies of a chart: which are there, which are wanted, under which names, and what they give to its values.
+//! Dependencies of a chart: presence, conditions, aliases and imported values.
 //!
-//! Helm does it on a graph of pointers, and what it does to a chart that is used twice can be seen in what is rendered:
-//! Helm 3 renames the dependencies of both when it renames those of one. So the charts are laid out as such a graph
-//! ([`graph`]), worked on as Helm does ([`enable`], [`import`]), and become a tree again.
+//! Helm works on a graph of pointers, and the sharing is visible in rendered output: Helm 3 renames the dependencies
+//! of both uses of a chart when it renames those of one. The charts are therefore converted to such a graph
+//! ([`graph`]), processed as Helm does ([`enable`], [`import`]) and converted back to a tree.
 
 mod enable;
 mod graph;
@@ -20,16 +20,16 @@ use crate::chart::Chart;
 use crate::values::{CoalesceError, TypeMismatch, Warning, to_map};
 use graph::{Graph, ROOT};
 
-/// How deep charts can stand in charts.
+/// Maximum nesting depth of charts.
 pub const MAX_DEPTH: usize = 64;
 
-/// How many charts there can be in all, each counted under every name that it is given.
+/// Maximum number of charts, counted under every alias.
 pub const MAX_CHARTS: usize = 10_000;
 
-/// How many dependencies they can name in all, counted in the same way.
+/// Maximum number of declared dependencies, counted the same way.
 pub const MAX_NAMED: usize = 100_000;
 
-/// Why dependencies cannot be prepared.
+/// Error of preparing dependencies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum PrepareError {
     Import { chart: Str, dependency: Str },
     #[error("chart {chart}: {why}")]
     Values { chart: Str, why: Str },
-    /// A limit of the rendering is exceeded.
+    /// A rendering limit is exceeded.
     #[error("chart {chart}: its dependencies: {why}")]
     Budget { chart: Str, why: Str },
 }
@@ -60,8 +60,8 @@ impl From<CoalesceError> for PrepareError {
     }
 }
 
-/// Makes the chart ready for rendering with the user's values: disabled dependencies are gone, aliased ones have their
-/// names, and the values hold what is imported. The error is worded as Helm words it.
+/// Prepares a chart for rendering with the user's values: removes disabled dependencies, applies aliases, imports
+/// values. Errors are Helm's messages.
 pub fn prepare(
     chart: &Chart,
     user: &Members,
@@ -90,7 +90,7 @@ fn prepare_tree(
     graph.into_tree().map_err(exceeded)
 }
 
-/// Whether every dependency that `Chart.yaml` names is below `charts/`. The error is Helm's.
+/// Checks that every declared dependency is present below `charts/`. The error is Helm's message.
 pub fn check_present(chart: &Chart) -> Result<(), Str> {
     let is_missing =
         |name: &&str| chart.dependencies.iter().all(|subchart| &*subchart.metadata.name != *name);
@@ -102,7 +102,7 @@ pub fn check_present(chart: &Chart) -> Result<(), Str> {
     Err(format!("found in Chart.yaml, but missing in charts/ directory: {}", missing.join(", ")).into())
 }
 
-/// The same, with Helm's advice for those who want to install the chart.
+/// Like [`check_present`], with Helm's advice for installations.
 pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     let advice = match profile {
         Profile::Helm3 => {
@@ -117,7 +117,7 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
     check_present(chart).map_err(|why| format!("{advice}: {why}").into())
 }
 
-/// Whether a version is one that a constraint allows.
+/// Result of matching a version against a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     Fits,
@@ -138,7 +138,7 @@ pub fn fit(constraint: &str, version: &str, profile: Profile) -> Fit {
     }
 }
 
-/// The version is one that the constraint allows; what cannot be read allows nothing.
+/// Whether the constraint allows the version; false if either is invalid.
 fn is_compatible(constraint: &str, version: &str, profile: Profile) -> bool {
     fit(constraint, version, profile) == Fit::Fits
 }

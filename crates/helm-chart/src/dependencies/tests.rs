@@ -1,4 +1,4 @@
-//! What charts with dependencies come to, as both Helms say.
+//! Prepared charts and merged values, compared with both Helm versions.
 
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
@@ -12,10 +12,10 @@ use crate::chart::Chart;
 use crate::metadata::Dependency;
 use crate::values::{Layer, Origin, Warning, explain, overlay, render_values};
 
-/// The merged values, and the paths of the charts that are left.
+/// The merged values, and the paths of the remaining charts.
 type Told = (&'static str, &'static str);
 
-/// What it is about, a chart, the values of the user, and what Helm 3 and Helm 4 make of them.
+/// Description, chart, user values, and the results of Helm 3 and Helm 4.
 #[rustfmt::skip]
 const CHARTS: &[(&str, &str, &str, Told, Told)] = &[
     ("the user wins over the chart", r#"{"name":"c","values":{"a":1,"t":{"x":1,"y":2}}}"#, r#"{"a":2,"t":{"y":3,"z":4}}"#,
@@ -107,7 +107,7 @@ fn list<'d>(data: &'d Data, key: &str) -> &'d [Data] {
     data.get(key).and_then(Data::as_list).unwrap_or_default()
 }
 
-/// A chart from a short form of it.
+/// Builds a chart from a short form.
 fn chart(data: &Data) -> Chart {
     let mut chart = Chart { values: members(data.get("values")), ..Chart::default() };
     chart.metadata.name = text(data.get("name"));
@@ -232,7 +232,7 @@ fn any_members() -> impl Strategy<Value = Members> {
     members_of(vec![Data::Null, Data::Bool(true), Data::Float(1.0), Data::string("s")])
 }
 
-/// Tables of tables of texts.
+/// Tables of tables of strings.
 fn tables() -> impl Strategy<Value = Members> {
     let table =
         prop::collection::btree_map("[a-d]".prop_map(Into::into), "[x-z]".prop_map(Data::string), 0..4);
@@ -254,7 +254,7 @@ fn merged(own: &Members, user: &Members) -> Members {
 }
 
 proptest! {
-    /// What was merged once has nothing more to take from the chart. A null would be gone after the first time.
+    /// A repeated merge takes nothing more from the chart. Nulls are excluded: they are gone after the first merge.
     #[test]
     fn merging_twice_changes_nothing(
         own in members_of(vec![Data::Bool(true), Data::string("s")]),
@@ -264,7 +264,7 @@ proptest! {
         prop_assert_eq!(merged(&own, &once), once);
     }
 
-    /// What a user says in one file on top of another, or on top of the chart, is the same.
+    /// User values override another file and the chart in the same way.
     #[test]
     fn the_user_is_above_the_chart(own in tables(), user in tables()) {
         let mut expected = own.clone();

@@ -1,4 +1,4 @@
-//! Making an index, as `helm repo index` does.
+//! Builds a repository index as `helm repo index` does.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Index, IndexError, newest_first};
 use crate::metadata::{Invalid, Metadata};
 use crate::path;
 
-/// An index in the making.
+/// Builder of an index.
 #[derive(Clone, Debug)]
 pub struct Builder {
     profile: Profile,
@@ -26,8 +26,8 @@ impl Builder {
         Self { profile, charts: BTreeMap::new() }
     }
 
-    /// Adds a packed chart: the name of its file, the address of the folder it will lie in (or nothing), the SHA-256 of
-    /// its archive, and the present time.
+    /// Adds a packed chart: its file name, the URL of its folder (may be empty), the SHA-256 of its archive, and the
+    /// current time.
     pub fn add(
         &mut self,
         mut metadata: Metadata,
@@ -60,7 +60,7 @@ impl Builder {
         self.charts.entry(version.metadata.name.clone()).or_default().push(version);
     }
 
-    /// Adds what another index has and this one has not.
+    /// Adds the entries of another index that are missing here.
     pub fn merge(&mut self, index: &Index) -> Result<(), IndexError> {
         for name in index.names() {
             for version in index.entries(name) {
@@ -73,7 +73,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Helm takes the version for a constraint here: `1.2` is had where there is any 1.2.x.
+    /// Helm reads the version as a constraint here: `1.2` counts as present if any 1.2.x is.
     fn has(&self, name: &str, version: &str) -> bool {
         let Some(versions) = self.charts.get(name) else { return false };
         let Ok(constraints) = Constraints::parse(version, self.profile) else { return false };
@@ -84,7 +84,7 @@ impl Builder {
         })
     }
 
-    /// The text of the index, the newest versions first. `generated` is the present time.
+    /// Serializes the index, newest versions first. `generated` is the current time.
     pub fn write(mut self, generated: &str) -> Result<String, Unwritable> {
         let profile = self.profile;
         for versions in self.charts.values_mut() {
@@ -104,7 +104,7 @@ impl Builder {
     }
 }
 
-/// Sorts the newest version first.
+/// Sort key that orders the newest version first.
 struct Newest(Option<Version>);
 
 impl Ord for Newest {
@@ -127,7 +127,7 @@ impl PartialEq for Newest {
 
 impl Eq for Newest {}
 
-/// The address of something in the folder at an address.
+/// Joins a file name to the URL of a folder.
 pub fn join_url(base: &str, name: &str) -> String {
     let host = base.find("://").map_or(0, |at| {
         let authority = at + "://".len();
@@ -145,7 +145,7 @@ pub fn join_url(base: &str, name: &str) -> String {
     format!("{host}{slash}{}{query}", escape(&joined))
 }
 
-/// Escapes what cannot stand in the path of an address. What is escaped already stays so.
+/// Percent-encodes characters that are invalid in a URL path. Existing escapes stay.
 fn escape(path: &str) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut escaped = String::with_capacity(path.len());

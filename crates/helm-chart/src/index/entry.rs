@@ -1,4 +1,4 @@
-//! One version of a chart in an index.
+//! A chart version in an index.
 
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
@@ -9,17 +9,17 @@ use crate::metadata::{Draft, METADATA, Metadata, text_of, texts_of};
 use crate::moment;
 use crate::typed::{self, Keys, Package, Shape, Struct, structure};
 
-/// What an index says of a version.
+/// Index entry of a chart version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChartVersion {
     pub metadata: Metadata,
-    /// None where the index says nothing of them; there may be a list without any.
+    /// `None` if the entry has no list; the list may be empty.
     pub urls: Option<Vec<Str>>,
     pub created: Str,
     pub removed: bool,
-    /// SHA-256 of the archive, in hexadecimal digits.
+    /// SHA-256 of the archive in hexadecimal.
     pub digest: Str,
-    /// What older Helms wrote, kept as it is: `checksum`, `engine`, `tillerVersion`, `url`.
+    /// Obsolete fields of older Helm versions, kept as they are: `checksum`, `engine`, `tillerVersion`, `url`.
     pub old: Members,
 }
 
@@ -58,7 +58,7 @@ static VERSIONS: yaml::Shape = yaml::Shape::List(&VERSION.texts);
 
 const OLD: [&str; 4] = ["checksum", "engine", "tillerVersion", "url"];
 
-/// Reads an entry: a list with one item.
+/// Parses an entry from YAML: a list with one item.
 pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
     let one = match yaml::parse_strict(text, &VERSIONS)? {
         Data::List(items) => <[Data; 1]>::try_from(items).ok(),
@@ -68,13 +68,13 @@ pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
     typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
 }
 
-/// Reads an entry that was read before, and written as JSON.
+/// Parses an entry stored as JSON.
 pub(super) fn parse_json(text: &[u8], profile: Profile) -> Result<Data, Str> {
     typed::decode(json::parse(text)?, Shape::Struct(&VERSION), profile, Keys::Any)
 }
 
 impl ChartVersion {
-    /// From decoded data. An error is the version and what is wrong with it.
+    /// Converts decoded data. The error is the version and its problem.
     pub(super) fn from_data(data: Data, profile: Profile) -> Result<Self, (Str, String)> {
         let created = text_of(&data, "created");
         let members = data.as_map().into_iter().flatten();
@@ -96,7 +96,7 @@ impl ChartVersion {
         Ok(version)
     }
 
-    /// As JSON has it.
+    /// Converts to data in the JSON form.
     pub fn to_data(&self) -> Data {
         let Data::Map(mut members) = self.metadata.to_data() else { return Data::Null };
         let list = |urls: &Vec<Str>| Data::List(urls.iter().cloned().map(Data::String).collect());

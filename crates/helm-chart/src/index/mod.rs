@@ -1,9 +1,9 @@
-//! Repository indexes: which charts a repository has, in which versions.
+//! Repository indexes: the charts of a repository and their versions.
 //!
-//! The index of a large repository has tens of megabytes, and who reads it wants one entry. So an [`Index`] keeps the
-//! text and knows where in it each version stands; an entry is decoded when it is asked for. Helm writes its indexes in
-//! one layout, which `scan` recognises line by line. What is laid out otherwise is cut into entries (`pieces`), and each
-//! is parsed once; what cannot be cut is parsed as a whole, and each entry of it is kept as JSON.
+//! The index of a large repository has tens of megabytes, while a reader needs few entries. An [`Index`] keeps the
+//! text and the position of each version; an entry is decoded on request. Helm's own layout is recognised line by
+//! line (`scan`). Other layouts are cut into entries (`pieces`), each parsed once. A text that cannot be cut is
+//! parsed as a whole, and its entries are kept as JSON.
 
 mod build;
 mod entry;
@@ -28,13 +28,13 @@ pub use entry::ChartVersion;
 use crate::metadata::text_of;
 use crate::typed::{self, Keys, Shape};
 
-/// The largest index that is read, in bytes. The largest public ones have some 50 MB.
+/// Maximum size of an index in bytes. The largest public ones have some 50 MB.
 pub const MAX_INDEX: usize = 256 << 20;
-/// The largest entry that is parsed by itself, in bytes; a text with a larger one is parsed as a whole.
+/// Maximum size in bytes of an entry that is parsed separately; a text with a larger one is parsed as a whole.
 pub const MAX_ENTRY: usize = 1 << 20;
-/// The largest index that [`Index::parse_bounded`] parses as a whole, in bytes.
+/// Maximum size in bytes of an index that [`Index::parse_bounded`] parses as a whole.
 pub const MAX_WHOLE: usize = 4 << 20;
-/// Warnings kept of one index, and letters of a name in each.
+/// Maximum number of warnings per index, and of characters of a name in each.
 const MAX_WARNINGS: usize = 1_000;
 const NAME_LETTERS: usize = 253;
 
@@ -44,12 +44,12 @@ pub struct Index {
     profile: Profile,
     pub api_version: Str,
     pub generated: Str,
-    /// By the names of charts; the newest version first.
+    /// Entries by chart name, newest version first.
     charts: BTreeMap<Str, Vec<Place>>,
     text: Bytes,
-    /// How entries are written in the text.
+    /// Format of entries in the text.
     language: Language,
-    /// What was passed over, and why.
+    /// Skipped entries, with the reason.
     pub warnings: Vec<String>,
 }
 
@@ -60,14 +60,14 @@ enum Language {
     Json,
 }
 
-/// Where an entry stands in the text.
+/// Position of an entry in the text.
 #[derive(Clone, Debug)]
 struct Place {
     version: Str,
     span: Range<usize>,
 }
 
-/// Why an index cannot be read, or has not what was asked for. The words are Helm's.
+/// Error of reading an index or of a lookup in it. Messages are Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     #[error("empty index.yaml file")]
@@ -88,16 +88,16 @@ pub enum IndexError {
     NoVersion { name: Str, version: Str },
     #[error("{0}")]
     Constraint(Str),
-    /// The host stopped it.
+    /// Interrupted by the caller.
     #[error("{0}")]
     Interrupted(Str),
 }
 
-/// Says why to stop, if so. It is asked at each entry that is read.
+/// Returns an error to stop. Called for each entry that is read.
 type Interrupt<'i> = &'i dyn Fn() -> Result<(), Str>;
 
 impl Index {
-    /// Reads an index, by the fastest way that is open.
+    /// Parses an index in the fastest possible way.
     pub fn parse(text: &Bytes, profile: Profile) -> Result<Self, IndexError> {
         if text.is_empty() {
             return Err(IndexError::Empty);
@@ -118,14 +118,14 @@ impl Index {
         }
     }
 
-    /// Reads an index entry by entry, if its layout allows it.
+    /// Parses an index entry by entry, if its layout allows it.
     fn cut(text: &Bytes, profile: Profile, interrupt: Interrupt<'_>) -> Option<Result<Self, IndexError>> {
         Self::scan_unless(text, profile, interrupt).or_else(|| Self::pieces_unless(text, profile, interrupt))
     }
 
-    /// Reads an index with bounded memory: its entries are parsed one by one, each of at most [`MAX_ENTRY`] bytes. Only a text of
-    /// at most [`MAX_WHOLE`] bytes is parsed as a whole where its layout asks for that. It stops at the next entry when `interrupt`
-    /// fails.
+    /// Parses an index with bounded memory: entries are parsed one by one, each of at most [`MAX_ENTRY`] bytes. Only
+    /// a text of at most [`MAX_WHOLE`] bytes is parsed as a whole if its layout requires it. Stops at the next entry
+    /// when `interrupt` fails.
     pub fn parse_bounded(
         text: &Bytes,
         profile: Profile,
@@ -141,12 +141,12 @@ impl Index {
         cut.unwrap_or(Err(IndexError::Layout(MAX_WHOLE)))
     }
 
-    /// How many bytes of text it holds.
+    /// Length of the text in bytes.
     pub fn text_len(&self) -> usize {
         self.text.len()
     }
 
-    /// How many versions of charts it has.
+    /// Number of chart versions.
     pub fn len(&self) -> usize {
         self.charts.values().map(Vec::len).sum()
     }
@@ -155,7 +155,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// Reads an index in the layout that Helm writes. Nothing: it is another, or there is something wrong with it.
+    /// Parses an index in Helm's layout. `None` for another layout or an invalid text.
     pub fn scan(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
         Self::scan_unless(text, profile, &|| Ok(()))
     }
@@ -190,7 +190,7 @@ impl Index {
         Some(index.finish())
     }
 
-    /// Reads an index entry by entry. Nothing: it cannot be cut, or there is something wrong with it.
+    /// Parses an index entry by entry. `None` if the text cannot be cut or is invalid.
     pub fn parse_pieces(text: &Bytes, profile: Profile) -> Option<Result<Self, IndexError>> {
         Self::pieces_unless(text, profile, &|| Ok(()))
     }
@@ -225,7 +225,7 @@ impl Index {
         Some(index.finish())
     }
 
-    /// Reads any index, as a whole.
+    /// Parses any index as a whole.
     pub fn parse_fully(text: &[u8], profile: Profile) -> Result<Self, IndexError> {
         let json = std::str::from_utf8(text).ok().filter(|text| text.trim_start().starts_with(['{', '[']));
         let data = match json.and_then(|text| json::parse(text).ok()) {
@@ -259,7 +259,7 @@ impl Index {
         index.finish()
     }
 
-    /// Hands on the version of an entry, if it is valid.
+    /// Passes the version of a valid entry to `place`; records a warning for others.
     fn take(&mut self, name: &str, data: Data, place: impl FnOnce(Str)) {
         if data == Data::Null {
             self.warn(name, ": empty entry");
@@ -291,7 +291,7 @@ impl Index {
         }
     }
 
-    /// Puts the newest versions first.
+    /// Sorts the newest versions first.
     fn finish(mut self) -> Result<Self, IndexError> {
         for places in self.charts.values_mut() {
             let versions: Vec<_> =
@@ -306,22 +306,23 @@ impl Index {
         if self.api_version.is_empty() { Err(IndexError::NoApiVersion) } else { Ok(self) }
     }
 
-    /// The names of its charts.
+    /// Chart names.
     pub fn names(&self) -> impl Iterator<Item = &Str> {
         self.charts.keys()
     }
 
-    /// The versions of a chart, the newest first.
+    /// Versions of a chart, newest first.
     pub fn versions(&self, name: &str) -> impl Iterator<Item = &Str> {
         self.charts.get(name).into_iter().flatten().map(|place| &place.version)
     }
 
-    /// All that it says of all versions of a chart.
+    /// Decoded entries of all versions of a chart.
     pub fn entries(&self, name: &str) -> impl Iterator<Item = Result<ChartVersion, IndexError>> {
         self.charts.get(name).into_iter().flatten().map(|place| self.entry(place))
     }
 
-    /// The newest version of a chart that a constraint allows; without one, the newest that is no prerelease.
+    /// The newest version of a chart that satisfies a constraint; without one, the newest version that is not a
+    /// prerelease.
     pub fn get(&self, name: &str, version: &str) -> Result<ChartVersion, IndexError> {
         let places = self.charts.get(name).ok_or(IndexError::NoChart)?;
         if places.is_empty() {
@@ -354,7 +355,7 @@ impl Index {
 fn newest_first(a: Option<&Version>, b: Option<&Version>) -> std::cmp::Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.compare(a),
-        // What is no version goes to the end.
+        // Invalid versions sort last.
         (a, b) => b.is_some().cmp(&a.is_some()),
     }
 }

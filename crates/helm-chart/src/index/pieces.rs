@@ -1,19 +1,19 @@
-//! Cutting an index into its entries by the indentation of lines.
+//! Cuts an index into its entries by the indentation of lines.
 //!
-//! An index that is not in Helm's own layout is most often in one that differs little: other quotes, comments, indented
-//! items. Its entries can still be told apart by their first lines, and be given to the parser of YAML one by one, so
-//! that there is never a tree of the whole. A cut in a wrong place leaves a piece that the parser refuses (an open quote,
-//! an unknown anchor), and then the text is parsed as a whole.
+//! An index in another layout than Helm's usually differs little: other quotes, comments, indented items. Its entries
+//! can still be recognised by their first lines and parsed one by one, so that no tree of the whole index exists. A
+//! wrong cut leaves a piece that the parser rejects (an open quote, an unknown anchor); the text is then parsed as a
+//! whole.
 
 use std::ops::Range;
 
 pub(super) struct Pieces<'a> {
-    /// All but the entries.
+    /// The text without the entries.
     pub head: String,
     pub charts: Vec<(&'a str, Vec<Range<usize>>)>,
 }
 
-/// Nothing: the text has another form.
+/// Returns `None` if the text has another layout.
 pub(super) fn pieces(text: &[u8]) -> Option<Pieces<'_>> {
     let text = std::str::from_utf8(text).ok()?;
     let mut cut = Cut { head: String::new(), charts: Vec::new(), within: false, columns: None };
@@ -36,7 +36,7 @@ struct Cut<'a> {
     charts: Vec<(&'a str, Vec<Range<usize>>)>,
     /// Between `entries:` and the next key.
     within: bool,
-    /// Where the names of charts stand, and their items.
+    /// Columns of chart names and of their items.
     columns: Option<(usize, Option<usize>)>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Cut<'a> {
             }
             self.within = key == "entries" && value.trim_end().is_empty();
             if self.within {
-                // Twice the same key: the parser has the words for it.
+                // A duplicate key: the parser reports it.
                 return self.charts.is_empty().then_some(());
             }
         }

@@ -1,8 +1,8 @@
-//! Recognising an index in the layout that Helm writes, without building anything but a table of places.
+//! Recognises an index in Helm's layout and builds only a table of positions.
 //!
-//! This is no parser of YAML. It knows the one way in which Helm's writer sets mappings, sequences and scalars, checks
-//! that every line is of that kind and every value of the declared form, and gives up at the first that it is not sure
-//! of: then the parser decides. So it may only say yes where the parser would say yes too.
+//! This is not a YAML parser. It knows the single form in which Helm writes mappings, sequences and scalars, checks
+//! every line and value against it, and gives up when unsure; the parser then decides. Invariant: it accepts only
+//! texts that the parser accepts.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,13 +27,13 @@ pub(super) struct Chart<'a> {
     pub versions: Vec<Seen<'a>>,
 }
 
-/// What is needed of an entry to know that it is valid.
+/// Fields of an entry that determine its validity.
 #[derive(Default)]
 pub(super) struct Seen<'a> {
     pub name: &'a str,
     pub version: &'a str,
     kind: &'a str,
-    /// Something that the validity of an entry hangs on was not plain to see.
+    /// The validity of the entry could not be determined here.
     doubtful: bool,
     pub span: Range<usize>,
 }
@@ -48,7 +48,7 @@ impl Seen<'_> {
     }
 }
 
-/// Nothing: the text is not in Helm's layout, or may not be.
+/// Returns `None` if the text is not, or may not be, in Helm's layout.
 pub(super) fn scan(text: &[u8]) -> Option<Found<'_>> {
     let text = std::str::from_utf8(text).ok()?;
     if !text.ends_with('\n')
@@ -67,8 +67,7 @@ pub(super) fn scan(text: &[u8]) -> Option<Found<'_>> {
     (scan.at == text.len()).then_some(scan.found)
 }
 
-/// Characters that mean themselves wherever they stand: no controls, and none of the line breaks beyond ASCII that
-/// YAML knows.
+/// Characters without special meaning in any position: no control characters and no non-ASCII line breaks of YAML.
 fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
     match byte {
         b'\n' | b' '..=b'~' => true,
@@ -80,9 +79,9 @@ fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
     }
 }
 
-/// The value of a key.
+/// Value of a key.
 enum Scalar<'a> {
-    /// No scalar, but a collection.
+    /// Not a scalar but a collection.
     None,
     Text(&'a str),
     /// With escapes, or over several lines.
@@ -102,7 +101,7 @@ impl<'a> Scan<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The rest of this line, without its end.
+    /// The rest of this line, without the line break.
     fn line(&self) -> &'a str {
         let rest = self.rest();
         memchr(b'\n', rest.as_bytes()).map_or(rest, |end| &rest[..end])
@@ -112,13 +111,13 @@ impl<'a> Scan<'a> {
         self.at = (self.at + self.line().len() + 1).min(self.text.len());
     }
 
-    /// How far the line that we stand at the beginning of is indented.
+    /// Indentation of the current line; the position is at its beginning.
     fn indentation(&self) -> usize {
         self.rest().bytes().take_while(|b| *b == b' ').count()
     }
 
-    /// Whether the line that we stand at the beginning of goes on with the collection at `column`, and stands then at
-    /// that column. Nothing: neither that nor the end of the collection.
+    /// Whether the current line continues the collection at `column`; if so, moves to that column. `None` if it
+    /// neither continues nor ends the collection.
     fn goes_on(&mut self, column: usize, sequence: bool) -> Option<bool> {
         let rest = self.rest();
         if rest.is_empty() {
@@ -130,7 +129,7 @@ impl<'a> Scan<'a> {
             self.at += column;
             return Some(true);
         }
-        // A sequence may end with a key of its parent at the same column, and a mapping with the next item of it.
+        // A sequence may be followed by a key of its parent at the same column, and a mapping by the next item.
         (indentation < column || (indentation == column && sequence && !dash)).then_some(false)
     }
 
@@ -169,7 +168,7 @@ impl<'a> Scan<'a> {
             }
             return;
         } else {
-            // Aliases have rules of their own.
+            // Aliases follow their own rules.
             self.seen.doubtful |= key == "alias";
             return;
         };
@@ -222,7 +221,7 @@ impl<'a> Scan<'a> {
     }
 
     fn block(&mut self, column: usize, shape: Shape) -> Option<()> {
-        // Forms are not nested deeper than this; only values of any form could be, and those are left to the parser.
+        // Declared shapes are not nested deeper; values of arbitrary shape are left to the parser.
         if self.depth > 8 {
             return None;
         }
@@ -238,7 +237,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// A key without quotes; we stand behind its colon afterwards.
+    /// Reads an unquoted key; the position is then behind its colon.
     fn key(&mut self) -> Option<&'a str> {
         let line = self.line();
         let colon = memchr(b':', line.as_bytes())?;
@@ -251,7 +250,7 @@ impl<'a> Scan<'a> {
         Some(key)
     }
 
-    /// What follows a key of a mapping at `column`.
+    /// Reads the value of a key of a mapping at `column`.
     fn value(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         if let Some(rest) = self.rest().strip_prefix(' ') {
             let empty = match shape {
@@ -284,7 +283,7 @@ impl<'a> Scan<'a> {
         Some(Scalar::None)
     }
 
-    /// A scalar whose further lines are indented by more than `column`.
+    /// Reads a scalar whose continuation lines are indented by more than `column`.
     fn scalar(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         let scalar = match self.rest().as_bytes().first()? {
             quote @ (b'"' | b'\'') => self.quoted(*quote, column)?,
@@ -313,7 +312,7 @@ impl<'a> Scan<'a> {
             scalar = Scalar::Long;
             self.next_line();
         }
-        // An empty line would belong to it.
+        // An empty line would belong to the scalar.
         if self.rest().starts_with('\n') {
             return None;
         }
@@ -345,7 +344,7 @@ impl<'a> Scan<'a> {
             plain = false;
             at += long;
         }
-        // Its line has to end with the quote.
+        // The line must end with the quote.
         if bytes.get(at + 1) != Some(&b'\n') {
             return None;
         }
@@ -381,7 +380,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How long the escape in a quoted scalar is, if it is one. One of a line break leaves the break to be looked at.
+/// Length of the escape sequence in a quoted scalar, if valid. For an escaped line break it excludes the break.
 fn escape(text: &str, at: usize) -> Option<usize> {
     let digits = match text.as_bytes().get(at + 1)? {
         b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"' | b'\\' | b'N' | b'_'
@@ -400,16 +399,16 @@ fn escape(text: &str, at: usize) -> Option<usize> {
     Some(2 + digits)
 }
 
-/// The line break in a quoted scalar, if its next line is empty or indented by more than its parent.
+/// Length of the line break in a quoted scalar, if its next line is empty or indented by more than the parent.
 fn further_line(line: &[u8], column: usize) -> Option<usize> {
     let indentation = line.iter().take_while(|b| **b == b' ').count();
     (line.first() == Some(&b'\n') || indentation > column).then_some(1)
 }
 
-/// Signs that a plain scalar may begin with.
+/// Punctuation that a plain scalar may begin with.
 const HARMLESS: &str = "/(^~<$";
 
-/// Whether a line of a plain scalar is nothing else as well.
+/// Whether a line is only a plain scalar, without a key or comment.
 fn is_plain(line: &str) -> bool {
     let bytes = line.as_bytes();
     !line.ends_with([':', ' '])
@@ -417,7 +416,7 @@ fn is_plain(line: &str) -> bool {
         && memchr::memchr_iter(b'#', bytes).all(|at| at > 0 && bytes.get(at - 1) != Some(&b' '))
 }
 
-/// Whether a plain scalar can be nothing but a text: no number, truth, null or time of day.
+/// Whether a plain scalar is certainly a string: not a number, boolean, null or time.
 pub(super) fn is_surely_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes.first() {
@@ -431,7 +430,7 @@ pub(super) fn is_surely_text(text: &str) -> bool {
             !digits.iter().all(digit) || memchr::memchr_iter(b'.', bytes).count() > 1
         }
         Some(first) if first.is_ascii_alphabetic() => {
-            // The longest word that means something else is `false`.
+            // The longest word with another meaning is `false`.
             bytes.len() > 5
                 || !["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"]
                     .iter()

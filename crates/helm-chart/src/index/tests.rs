@@ -1,4 +1,4 @@
-//! Indexes by both ways. What Helm says was recorded from 3.17.3 and 4.3.1.
+//! Indexes parsed in each way. Expected results were recorded from Helm 3.17.3 and 4.3.1.
 
 use bytes::Bytes;
 use helm_template::profile::Profile;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Builder, ChartVersion, Index, IndexError, join_url};
 use crate::metadata::Metadata;
 
-/// In Helm's own layout, with every kind of line that it writes.
+/// In Helm's own layout, with every kind of line that Helm writes.
 const CANONICAL: &str = r#"apiVersion: v1
 entries:
   alpha:
@@ -106,7 +106,7 @@ fn an_index_is_written_as_it_was_read() {
 
 #[test]
 fn no_addresses_are_not_an_empty_list_of_them() {
-    // As both Helms write it.
+    // As both Helm versions write it.
     for (read, written) in
         [("    urls: []\n", "urls: []"), ("    urls: null\n", "urls: null"), ("", "urls: null")]
     {
@@ -252,7 +252,7 @@ fn addresses_are_joined_as_by_helm() {
     }
 }
 
-/// Where the fast way says yes, the long way says the same.
+/// Asserts that an index accepted by a fast parser is parsed equally by the full one.
 fn agree(text: &str) -> Result<(), TestCaseError> {
     let ways = [Index::scan(&bytes(text), Profile::Helm4), Index::parse_pieces(&bytes(text), Profile::Helm4)];
     for fast in ways.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Rules about `Chart.yaml`.
+//! Lint rules for `Chart.yaml`.
 
 use helm_template::data::Data;
 use helm_template::go::{path, quote};
@@ -34,7 +34,7 @@ pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
         let strict = strict.map_err(|why| format!("failed to strictly parse chart metadata file\n\t{why}"));
         report.check(Warning, NAME, strict);
     }
-    // As it is written, whatever it should be.
+    // The untyped values as written.
     let written = yaml::parse(text).unwrap_or_default();
     for (severity, found) in [
         (Error, name(&chart)),
@@ -155,7 +155,7 @@ fn icon_address(chart: &Data, profile: Profile) -> Result<(), String> {
     Err(format!("invalid icon URL '{icon}'"))
 }
 
-/// Charts of the first kind know neither types nor, in this file, dependencies.
+/// Charts of `apiVersion` v1 have no types, and no dependencies in this file.
 fn only_in_v2(chart: &Data, key: &str, problem: &str, they: &str) -> Result<(), String> {
     let is_said = !text_of(chart, key).is_empty() || !items_of(chart, key).is_empty();
     let api_version = text_of(chart, "apiVersion");

@@ -1,4 +1,4 @@
-//! Rules about `crds/`, which Helm has since its fourth generation.
+//! Lint rules for `crds/`, since Helm 4.
 
 use helm_template::profile::Profile;
 use helm_template::yaml;
@@ -29,7 +29,7 @@ pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
     }
 }
 
-/// Whether to go on: a file that is no YAML is the end.
+/// Returns whether to continue; a file that is not YAML stops the check.
 fn chart_and_below(chart: &Chart, profile: Profile, report: &mut Report) -> bool {
     chart.crds().all(|crd| file(crd, profile, report))
         && chart.dependencies.iter().all(|subchart| chart_and_below(subchart, profile, report))

@@ -1,4 +1,4 @@
-//! Rules about dependencies: what `Chart.yaml` names and what lies in `charts/` are the same.
+//! Lint rules for dependencies: declarations in `Chart.yaml` and folders in `charts/` must match.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Kinds of objects that Kubernetes has left behind or is about to.
+//! Deprecated and removed API versions of Kubernetes.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use helm_template::profile::Profile;
 use super::manifests::Release;
 use Since::{Both, Four, Three};
 
-/// Which Helm knows of it: each has the table of the Kubernetes that it was built with.
+/// Helm versions that have the row: each has the table of the Kubernetes version it was built with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
     Three,
@@ -15,9 +15,8 @@ enum Since {
     Both,
 }
 
-/// A version of an API, its kinds, the minor releases of Kubernetes 1 in which they became deprecated and in which they
-/// are gone (0: they stay), and the version that has them now, with the kind where that is another. A star stands for
-/// the list of the kind.
+/// API version, kinds (a star stands for the list kind), minor release 1.x of the deprecation and of the removal (0:
+/// not removed), and the replacement version, with a kind if that differs.
 type Row = (Since, &'static str, &'static str, u32, u32, &'static str);
 
 pub fn check(api_version: &str, kind: &str, kubernetes: Release, profile: Profile) -> Result<(), String> {
@@ -32,7 +31,7 @@ pub fn check(api_version: &str, kind: &str, kubernetes: Release, profile: Profil
         return Ok(());
     }
     let mut text = format!("{api_version} {kind} is deprecated in v1.{deprecated}+");
-    // Writing to a text does not fail.
+    // Writing to a `String` cannot fail.
     if gone > 0 {
         let _ = write!(text, ", unavailable in v1.{gone}+");
     }

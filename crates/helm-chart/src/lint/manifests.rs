@@ -1,4 +1,4 @@
-//! Rules about templates and what they came to.
+//! Lint rules for templates and rendered manifests.
 
 use helm_template::data::Data;
 use helm_template::go::quote;
@@ -13,10 +13,10 @@ use crate::metadata::{items_of, text_of};
 use crate::path;
 use crate::typed::{self, Keys, Shape, Struct, structure};
 
-/// The version of Kubernetes that charts are meant for: its first two numbers.
+/// Target Kubernetes version: major and minor.
 pub type Release = (u32, u32);
 
-/// What is looked at of each manifest.
+/// Fields of a manifest that the rules check.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
     pub api_version: Str,
@@ -56,7 +56,7 @@ static LIST: Struct = structure! {Rules "" {
     ),
 }};
 
-/// Reads one document. Nothing: there is nothing in it.
+/// Reads one document; `None` if it is empty.
 pub(super) fn read(document: &[u8], profile: Profile) -> Result<Option<Head>, Str> {
     let of = match profile {
         Profile::Helm3 => &HELM3,
@@ -70,7 +70,8 @@ pub(super) fn read(document: &[u8], profile: Profile) -> Result<Option<Head>, St
     Ok(Some(Head { api_version: text_of(&data, "apiVersion"), kind: text_of(&data, "Kind"), name }))
 }
 
-/// Looks at a template and at what it came to. Whether to go on with the next: a text that is no YAML is the end.
+/// Checks a template and its rendered manifests. Returns whether to continue; output that is not YAML stops the
+/// check.
 pub fn check(
     template: &File,
     rendered: &[u8],
@@ -116,7 +117,7 @@ fn extension(name: &str) -> Result<(), String> {
     }
 }
 
-/// Helm 3 looks into no `.yml`.
+/// Helm 3 ignores `.yml` files.
 fn is_yaml(name: &str, profile: Profile) -> bool {
     let end = path::extension(name);
     match profile {
@@ -125,7 +126,7 @@ fn is_yaml(name: &str, profile: Profile) -> bool {
     }
 }
 
-/// `helm.sh/hook: crd-install`, in quotes or not.
+/// Matches `helm.sh/hook: crd-install`, quoted or not.
 fn no_crd_hook(template: &[u8]) -> Result<(), String> {
     const KEY: &[u8] = b"helm.sh/hook";
     let is_hook = memchr::memmem::find_iter(template, KEY).any(|at| {
@@ -153,7 +154,7 @@ fn no_release_time(template: &[u8]) -> Result<(), String> {
 }
 
 fn top_indent(text: &str) -> Result<(), String> {
-    // The longest line that Go's scanner takes.
+    // Line length limit of Go's scanner.
     const LONGEST: usize = 64 << 10;
     for line in text.split('\n') {
         if line.len() >= LONGEST {
@@ -186,7 +187,7 @@ fn selector(head: &Head, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Of a text with several documents, the first is looked at, whichever is the list.
+/// Of several documents only the first is checked, whichever is the list.
 fn list_annotations(head: &Head, rendered: &[u8], profile: Profile) -> Result<(), String> {
     if &*head.kind != "List" {
         return Ok(());

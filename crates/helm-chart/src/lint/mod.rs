@@ -1,8 +1,15 @@
-//! What can be found wrong with a chart without installing it: the rules of `helm lint`.
+//! Rules of `helm lint`: problems of a chart found without installing it.
 //!
-//! A [`Subject`] is what lint sees of a chart's folder. Each module holds the rules about one part of it: `Chart.yaml`
-//! ([`chart_file`]), `values.yaml` ([`values`]), what the templates came to ([`manifests`]), dependencies
-//! ([`dependencies`]), `crds/` ([`crds`]). Rendering is not done here; who has rendered calls them in Helm's order.
+//! A [`Subject`] is the part of a chart's folder that lint reads. Each module checks one part. Rendering is not done
+//! here; the caller renders and calls the rules in Helm's order.
+//!
+//! Modules:
+//!
+//! - [`chart_file`]: `Chart.yaml`
+//! - [`values`]: `values.yaml`
+//! - [`manifests`]: rendered templates
+//! - [`dependencies`]: dependencies
+//! - [`crds`]: `crds/`
 
 pub mod chart_file;
 pub mod crds;
@@ -20,18 +27,18 @@ use helm_template::value::Str;
 
 use crate::chart::Chart;
 
-/// How bad something is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing.
+    /// Informational.
     Info,
-    /// Against custom, though it is likely to work.
+    /// Against conventions, but likely to work.
     Warning,
-    /// Not likely to work.
+    /// Unlikely to work.
     Error,
 }
 
-/// What a rule found. The words are Helm's.
+/// Finding of a rule, with Helm's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub severity: Severity,
@@ -50,14 +57,14 @@ impl Display for Message {
     }
 }
 
-/// What rules have found so far.
+/// Findings so far.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub messages: Vec<Message>,
 }
 
 impl Report {
-    /// Notes what is wrong, and says whether nothing is.
+    /// Records a finding. Returns whether there was none.
     pub fn check(&mut self, severity: Severity, path: &str, found: Result<(), String>) -> bool {
         match found {
             Ok(()) => true,
@@ -69,31 +76,31 @@ impl Report {
     }
 }
 
-/// Something that may lie in a folder.
+/// A possible entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     Missing,
     Folder,
     File(Bytes),
-    /// Why it cannot be read, as the system says it.
+    /// It cannot be read; the operating system's message.
     Unreadable(String),
 }
 
 /// A chart's folder.
 pub struct Subject<'s> {
-    /// What messages call it.
+    /// Folder name in messages.
     pub folder: &'s str,
     pub chart_yaml: Entry,
     pub values_yaml: Entry,
     pub schema: Entry,
     pub templates: Entry,
     pub crds: Entry,
-    /// The chart that it holds, or why it cannot be loaded.
+    /// The loaded chart, or the load error.
     pub chart: Result<Chart, String>,
 }
 
 impl Entry {
-    /// The content, or what the system says about an attempt to read it.
+    /// The content, or the operating system's error for reading it.
     fn content(&self, folder: &str, name: &str) -> Result<&Bytes, String> {
         match self {
             Self::File(content) => Ok(content),

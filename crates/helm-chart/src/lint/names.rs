@@ -1,8 +1,8 @@
-//! Whether a name is one that Kubernetes takes for an object of its kind.
+//! Kubernetes' rules for object names, by kind.
 
 use helm_template::go::quote;
 
-/// How long the names of most objects may be, and how long labels.
+/// Maximum length of most object names, and of labels.
 const LONGEST_SUBDOMAIN: usize = 253;
 const LONGEST_LABEL: usize = 63;
 

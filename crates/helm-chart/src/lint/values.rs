@@ -1,4 +1,4 @@
-//! Rules about `values.yaml`.
+//! Lint rules for `values.yaml`.
 
 use helm_template::budget::Budget;
 use helm_template::data::Members;
@@ -13,7 +13,7 @@ use crate::values::{Warning, coalesce_tables, to_map};
 
 const NAME: &str = "values.yaml";
 
-/// Only the chart's own values are held against its own schema, with the user's over them.
+/// Validates the chart's own values, overridden by the user's, against the chart's own schema only.
 pub fn check(
     subject: &Subject<'_>,
     user: &Members,
@@ -54,7 +54,7 @@ fn file(
             .and_then(|values| coalesce_tables(&merged, &values, profile, &budget, warnings))
             .map_err(|why| why.to_string())?;
     }
-    // Helm 3 knows no way around it here.
+    // Helm 3 has no option to skip the schema here.
     let is_checked = check_schema || profile == Profile::Helm3;
     match &subject.schema {
         Entry::File(schema) if is_checked && !schema.is_empty() => {

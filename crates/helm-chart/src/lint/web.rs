@@ -1,11 +1,11 @@
-//! Whether texts are addresses of the web or of mail, as far as the library that Helm asks sees it.
+//! URLs and email addresses, as validated by the library that Helm uses.
 
 use helm_template::go::regexp::{Expression, Subject};
 use helm_template::go::url::Url;
 use helm_template::profile::Profile;
 
-/// Any address with a scheme. It stands in a request, where nothing is a fragment: a `#` is part of the host, which
-/// cannot be, or of what follows.
+/// Any URL with a scheme, parsed as a request URI without fragment: a `#` belongs to the path, and is invalid in the
+/// host.
 pub fn is_request_url(text: &str, profile: Profile) -> bool {
     let host = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?']).next());
     if host.is_some_and(|host| host.contains('#')) {
@@ -14,7 +14,7 @@ pub fn is_request_url(text: &str, profile: Profile) -> bool {
     Url::parse(text.as_bytes(), profile).is_ok_and(|url| !url.scheme.is_empty())
 }
 
-/// An address that a browser would take, also without its scheme.
+/// A URL as a browser accepts it, with or without scheme.
 pub fn is_url(text: &str, profile: Profile) -> bool {
     const SHORTEST: usize = 4;
     const LONGEST: usize = 2083;
@@ -50,8 +50,8 @@ fn url_pattern() -> String {
     format!(r"^{SCHEME}{USER}({NUMBERS}|{NUMBERS6}|{host})\.?{PORT_AND_PATH}$")
 }
 
-/// `local@domain`: words and dots before, a domain of at least two labels behind. Local parts in quotes, which hardly
-/// anybody has, are not known here.
+/// `local@domain`: dot-separated words, then a domain of at least two labels. Quoted local parts, which are rare, are
+/// not supported.
 pub fn is_email(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| is_letter_or_digit(c) || "!#$%&'*+-/=?^_`{|}~".contains(c))
@@ -82,7 +82,7 @@ fn is_letter_or_digit(c: char) -> bool {
 mod tests {
     use super::*;
 
-    /// As Helm 4.3.1 finds them.
+    /// Recorded from Helm 4.3.1.
     #[test]
     fn addresses_of_mail() {
         let good = ["a@b.c", "a.b@c.d", "a@b.c.", "a+b@c.d", "A@B.C", "ü@b.c", "a@b_c.d", "a@b~c.d"];

@@ -1,4 +1,4 @@
-//! Metadata while they are read.
+//! Chart metadata before validation.
 
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
@@ -8,25 +8,25 @@ use super::validate::{Invalid, Twins};
 use super::{Dependency, METADATA, Maintainer, Metadata, annotations_of, items_of, text_of, texts_of};
 use crate::typed::{self, Keys};
 
-/// What is known of a chart before it has been checked.
+/// Metadata that was decoded but not validated.
 #[derive(Clone, Debug)]
 pub struct Draft(Data);
 
 impl Draft {
-    /// Nothing yet.
+    /// An empty draft.
     pub fn empty() -> Self {
         Self(Data::Map(Members::new()))
     }
 
-    /// What a text says, unchecked.
+    /// Decodes a text without validation.
     pub(crate) fn read(text: &[u8], profile: Profile) -> Result<Data, Str> {
         typed::read(text, &METADATA, profile, Keys::Any)
     }
 
-    /// Adds what a text says, as Go decodes into a struct that already holds something.
+    /// Merges a text into the draft, as Go decodes into a non-empty struct.
     pub fn add(&mut self, text: &[u8], profile: Profile) -> Result<(), Str> {
         let data = Self::read(text, profile)?;
-        // An empty text says nothing.
+        // An empty text changes nothing.
         if data != Data::Null {
             overlay(&mut self.0, data);
         }
@@ -41,7 +41,7 @@ impl Draft {
         text_of(&self.0, "apiVersion")
     }
 
-    /// Charts that do not say otherwise are of the first kind, as those of Helm 2.
+    /// Sets `apiVersion` v1, Helm 2's format, if there is none.
     pub fn default_api_version(&mut self) {
         if self.api_version().is_empty()
             && let Some(members) = self.0.as_map_mut()
@@ -50,13 +50,13 @@ impl Draft {
         }
     }
 
-    /// Checks it.
+    /// Validates the draft.
     pub fn finish(self, profile: Profile) -> Result<Metadata, Invalid> {
         self.check(profile, Twins::Refused)
     }
 
-    /// Checks it as a part of a repository's index. Some repositories drop the aliases of dependencies, so that two of
-    /// one name are no error there.
+    /// Validates the draft as an index entry. Some repositories drop the aliases of dependencies, so duplicate names
+    /// are allowed there.
     pub(crate) fn finish_listed(self, profile: Profile) -> Result<Metadata, Invalid> {
         self.check(profile, Twins::Allowed)
     }
@@ -96,7 +96,7 @@ impl Draft {
         metadata.clean_maintainers();
         for dependency in items_of(&data, "dependencies") {
             if *dependency == Data::Null {
-                // Those before it are checked first.
+                // Preceding dependencies are validated first.
                 metadata.check_dependencies(twins)?;
                 return Err(Invalid("dependencies must not contain empty or null nodes".into()));
             }
@@ -107,7 +107,7 @@ impl Draft {
     }
 }
 
-/// Puts decoded data over decoded data, as Go does when it decodes into a struct that is not empty.
+/// Merges decoded data as Go does when it decodes into a non-empty struct.
 fn overlay(under: &mut Data, over: Data) {
     match (under, over) {
         (Data::Map(under), Data::Map(over)) => {

@@ -1,7 +1,7 @@
-//! `Chart.yaml`, `requirements.yaml` and their locks.
+//! Chart metadata: `Chart.yaml`, `requirements.yaml` and their lock files.
 //!
-//! A text becomes a [`Draft`], which a second text may add to (`requirements.yaml` says more of the same), and a draft
-//! becomes [`Metadata`] once it is found valid.
+//! A text is decoded into a [`Draft`], to which a second text may add (`requirements.yaml` has more of the same
+//! fields). A valid draft becomes [`Metadata`].
 
 mod draft;
 #[cfg(test)]
@@ -22,7 +22,7 @@ pub use validate::Invalid;
 use crate::moment;
 use crate::typed::{self, Keys, Shape, Struct, structure};
 
-/// `Chart.yaml`. What it does not say is empty.
+/// `Chart.yaml`. Missing fields are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     pub name: Str,
@@ -60,7 +60,7 @@ pub struct Dependency {
     pub condition: Str,
     pub tags: Vec<Str>,
     pub enabled: bool,
-    /// Texts, or maps of `child` and `parent`.
+    /// Strings, or maps with `child` and `parent`.
     pub import_values: Vec<Data>,
     pub alias: Str,
 }
@@ -118,18 +118,18 @@ static LOCK: Struct = structure! {Chart "Lock" {
     "dependencies": Shape::List(&Shape::Struct(&DEPENDENCY)),
 }};
 
-/// What Helm 4 reads first, to see which kind of chart it has before it.
+/// The fields that Helm 4 reads first to determine the chart's `apiVersion`.
 static CHART_BASE: Struct = structure! {Loader "chartBase" {
     "apiVersion": Shape::Text,
 }};
 
-/// The `apiVersion` of a `Chart.yaml`, whatever else it says.
+/// The `apiVersion` of a `Chart.yaml`, ignoring its other fields.
 pub(crate) fn api_version(text: &[u8], profile: Profile) -> Result<Str, Str> {
     Ok(text_of(&typed::read(text, &CHART_BASE, profile, Keys::Any)?, "apiVersion"))
 }
 
 impl Metadata {
-    /// As JSON has it: what is empty is left out.
+    /// Converts to data in the JSON form; empty fields are omitted.
     pub fn to_data(&self) -> Data {
         let mut members = Members::new();
         put(&mut members, "name", &self.name);
@@ -164,8 +164,8 @@ impl Metadata {
         Data::Map(members)
     }
 
-    /// `Chart.yaml` as `helm show chart` and `helm package` write it. A chart of the first kind keeps its
-    /// dependencies in `requirements.yaml`.
+    /// `Chart.yaml` as `helm show chart` and `helm package` write it. A chart of `apiVersion` v1 has its dependencies
+    /// in `requirements.yaml`.
     pub fn to_yaml(&self) -> Result<String, Unwritable> {
         let mut data = self.to_data();
         if &*self.api_version == "v1"
@@ -201,7 +201,7 @@ impl Dependency {
         }
     }
 
-    /// What the chart is called where it is used.
+    /// Name of the chart in its parent: the alias, if set.
     pub fn key(&self) -> &str {
         if self.alias.is_empty() { &self.name } else { &self.alias }
     }
@@ -225,7 +225,7 @@ impl Dependency {
 }
 
 impl Lock {
-    /// Nothing where the text is null.
+    /// Parses a lock file; `None` for a null document.
     pub fn parse(text: &[u8], profile: Profile) -> Result<Option<Self>, Str> {
         let data = typed::read(text, &LOCK, profile, Keys::Any)?;
         if data == Data::Null {
@@ -239,7 +239,7 @@ impl Lock {
         }))
     }
 
-    /// As `helm package` writes it.
+    /// The lock file as `helm package` writes it.
     pub fn to_yaml(&self) -> Result<String, Unwritable> {
         let dependencies = self.dependencies.iter().map(Dependency::to_data).collect();
         yaml::write(&Data::Map(Members::from([

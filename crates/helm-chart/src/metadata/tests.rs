@@ -1,4 +1,4 @@
-//! Metadata read, checked and written. Every expectation was recorded from Helm 3.17.3.
+//! Metadata is decoded, validated and written as by Helm. Every expectation was recorded from Helm 3.17.3.
 
 use helm_template::profile::Profile;
 
@@ -11,7 +11,7 @@ fn read(text: &str, profile: Profile) -> Result<Metadata, String> {
     draft.finish(profile).map_err(|error| error.to_string())
 }
 
-/// All of it, as `helm show chart` prints it for charts of the second kind.
+/// All fields as `helm show chart` prints them for charts of `apiVersion` v2.
 fn show(text: &str) -> Result<String, String> {
     Ok(helm_template::yaml::write(&read(text, Profile::Helm3)?.to_data()).unwrap())
 }
@@ -97,7 +97,7 @@ fn a_second_text_goes_over_the_first() {
     let annotations: Vec<_> =
         metadata.annotations.iter().map(|(key, text)| format!("{key}={text}")).collect();
     assert_eq!(annotations, ["a=x", "b=z"]);
-    // The dependencies of a chart of the first kind stay where they were.
+    // The dependencies of a chart of `apiVersion` v1 stay in their own file.
     assert!(!metadata.to_yaml().unwrap().contains("dependencies"));
 }
 

@@ -1,4 +1,4 @@
-//! What Helm asks of metadata.
+//! Helm's validation of chart metadata.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,20 @@ use helm_template::value::Str;
 
 use super::{Dependency, Metadata};
 
-/// What to do with two dependencies of one name.
+/// Treatment of duplicate dependency names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Twins {
     Refused,
     Allowed,
 }
 
-/// Why metadata are not valid.
+/// Validation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("validation: {0}")]
 pub struct Invalid(pub String);
 
 impl Metadata {
-    /// Cleans what is printed of it, and says what is wrong with it.
+    /// Sanitizes printed fields and validates the metadata.
     pub fn validate(&mut self, profile: Profile) -> Result<(), Invalid> {
         self.check_self(profile)?;
         self.clean_maintainers();
@@ -53,7 +53,7 @@ impl Metadata {
         if self.name.is_empty() {
             return invalid("chart.metadata.name is required".into());
         }
-        // Helm 3 lets these pass; they name places outside of the chart all the same.
+        // Helm 3 accepts these names, although as paths they lead out of the chart.
         if matches!(&*self.name, "." | "..") {
             return invalid(format!("chart.metadata.name {} is not allowed", quote(&self.name)));
         }
@@ -113,7 +113,7 @@ impl Dependency {
     }
 }
 
-/// Makes every space a plain one and drops what cannot be printed.
+/// Replaces every whitespace character by a space and drops unprintable characters.
 fn clean(text: &mut Str) {
     if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return;

@@ -1,5 +1,5 @@
-//! What compiling a schema has in common for both Helms: a queue instead of a recursion, so that no chain of references
-//! is too long, and each part of the document compiled once, however often it is referred to.
+//! Shared part of schema compilation for both Helm versions: a queue instead of recursion, so that reference chains
+//! can be of any length, and each part of the document is compiled once.
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -14,27 +14,27 @@ use helm_template::value::Str;
 use super::document::{Document, Target, escaped};
 use super::model::{Id, Pattern, Schema, Schemas};
 
-/// What a schema takes besides its own structure: its places in the tables of the compiler.
+/// Memory of a schema in the compiler's tables, besides its own structure.
 const SCHEMA_BYTES: usize = 128;
 
-/// Steps to compile a schema.
+/// Budget steps to compile a schema.
 const STEPS_PER_SCHEMA: u64 = 20;
 
 pub struct Compiler<'d> {
     pub document: Document<'d>,
     pub profile: Profile,
     budget: &'d Budget<'d>,
-    /// Why a schema could not be queued.
+    /// The first exceeded limit.
     exceeded: Option<Str>,
     schemas: Vec<Schema>,
-    /// By where they are in memory: the document is not moved meanwhile.
+    /// Ids by address in memory: the document is not moved during compilation.
     known: HashMap<*const Data, Id>,
     queue: VecDeque<(Id, Target<'d>)>,
-    /// Patterns by how they are written: a schema repeats itself.
+    /// Compiled patterns by their text.
     patterns: HashMap<Str, Rc<Expression>>,
 }
 
-/// One schema on its way: what it says so far, and where it stands.
+/// A schema under compilation and its location.
 pub struct Draught<'c, 'd> {
     pub compiler: &'c mut Compiler<'d>,
     pub members: &'d Members,
@@ -55,7 +55,7 @@ impl<'d> Compiler<'d> {
         }
     }
 
-    /// Compiles the document from its top. `one` compiles one schema, and queues those that it refers to.
+    /// Compiles the document from its root. `one` compiles one schema and queues the schemas it refers to.
     pub fn run(
         mut self,
         mut one: impl FnMut(&mut Self, &Target<'d>) -> Result<Schema, String>,
@@ -74,7 +74,7 @@ impl<'d> Compiler<'d> {
         Ok(Schemas::new(self.schemas, self.budget))
     }
 
-    /// The number of the schema at a place. Over budget nothing is queued, and [`Compiler::run`] fails.
+    /// Id of the schema at a location; queues it if new. Over budget nothing is queued, and [`Compiler::run`] fails.
     pub fn enqueue(&mut self, target: Target<'d>) -> Id {
         let next = self.schemas.len();
         let id = *self.known.entry(std::ptr::from_ref(target.data)).or_insert(next);
@@ -85,7 +85,7 @@ impl<'d> Compiler<'d> {
         id
     }
 
-    /// Counts memory; false if there is none.
+    /// Counts memory and steps; false if the budget is exceeded.
     fn counts(&mut self, bytes: usize) -> bool {
         let counted = self.budget.charge(STEPS_PER_SCHEMA).and_then(|()| self.budget.take(bytes));
         if let Err(why) = counted {
@@ -94,7 +94,7 @@ impl<'d> Compiler<'d> {
         self.exceeded.is_none()
     }
 
-    /// A value of a schema as JSON. The memory is for the text and for its copy in messages.
+    /// A schema value as JSON. The reserved memory covers the text and its copy in messages.
     pub fn written(&self, data: &Data) -> Result<String, String> {
         let text = json::write(data, Style::Plain).unwrap_or_default();
         let counted = self.budget.charge(text.len() as u64 / 4);
@@ -123,7 +123,7 @@ impl<'d> Draught<'_, 'd> {
         self.members.get(key)
     }
 
-    /// Queues what stands below the schema.
+    /// Queues a subschema at a relative path.
     pub fn inner(&mut self, data: &'d Data, path: &[&str]) -> Id {
         let length = path.iter().map(|token| 2 * token.len() + 1).sum::<usize>() + self.target.at.len();
         if !self.compiler.counts(length) {
@@ -134,25 +134,25 @@ impl<'d> Draught<'_, 'd> {
         self.compiler.enqueue(Target { data, base, at })
     }
 
-    /// A keyword that is a schema.
+    /// A keyword with one schema.
     pub fn one(&mut self, key: &str) -> Option<Id> {
         self.get(key).map(|data| self.inner(data, &[key]))
     }
 
-    /// A keyword that is a list of schemas.
+    /// A keyword with a list of schemas.
     pub fn list(&mut self, key: &str) -> Vec<Id> {
         let items = self.get(key).and_then(Data::as_list).unwrap_or_default();
         items.iter().enumerate().map(|(index, data)| self.inner(data, &[key, &index.to_string()])).collect()
     }
 
-    /// A keyword that is a table of schemas.
+    /// A keyword with a map of schemas.
     pub fn table(&mut self, key: &str) -> Vec<(Str, Id)> {
         let members = self.get(key).and_then(Data::as_map).into_iter().flatten();
         members.map(|(name, data)| (name.clone(), self.inner(data, &[key, name]))).collect()
     }
 }
 
-/// The texts among the elements of a list.
+/// The strings among the items of a list.
 pub fn texts(items: &[Data]) -> Vec<Str> {
     items
         .iter()

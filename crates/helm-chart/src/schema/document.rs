@@ -1,4 +1,4 @@
-//! A schema document: where its references lead.
+//! A schema document and the resolution of its references.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::value::Str;
 
-/// How deep a document can be.
+/// Maximum nesting depth of a document.
 const MAX_DEPTH: usize = 500;
 
-/// Bytes of a pointer that are copied in the time of a step.
+/// Bytes of a pointer that count as one budget step.
 const BYTES_PER_STEP: u64 = 16;
 
-/// Where a reference leads.
+/// Result of resolving a reference.
 pub enum Found<'d> {
     Here(Target<'d>),
-    /// The document is here, but not this part of it; the address and the pointer.
+    /// The document is known, but the pointer does not resolve in it.
     NoPointer {
         address: String,
         pointer: String,
@@ -25,28 +25,28 @@ pub enum Found<'d> {
         address: String,
         anchor: String,
     },
-    /// Another document, by its address.
+    /// Another document, by its URL.
     Elsewhere(String),
 }
 
-/// A part of the document, with what is needed to go on from it.
+/// A part of the document with the context to resolve references from it.
 #[derive(Clone)]
 pub struct Target<'d> {
     pub data: &'d Data,
-    /// The address that references in it start from.
+    /// Base URL of references in this part.
     pub base: String,
-    /// The pointer to it from the top of the document.
+    /// JSON pointer from the root of the document.
     pub at: String,
 }
 
 impl Target<'_> {
-    /// The bytes of its texts.
+    /// Length of its strings in bytes.
     fn bytes(&self) -> usize {
         self.base.len() + self.at.len()
     }
 }
 
-/// Why a pointer leads nowhere.
+/// Reason why a pointer does not resolve.
 pub enum Missing {
     Key(String),
     Index(String),
@@ -57,19 +57,19 @@ pub enum Missing {
 pub struct Document<'d> {
     root: &'d Data,
     address: String,
-    /// Parts with an address of their own.
+    /// Parts with their own URL (`$id`).
     parts: HashMap<String, Target<'d>>,
-    /// Parts with a name, by address and name.
+    /// Parts with an anchor, by URL and name.
     anchors: HashMap<(String, String), Target<'d>>,
-    /// Which of the names are meant by `$dynamicRef`, by address.
+    /// Names of dynamic anchors (`$dynamicAnchor`), by URL.
     dynamic: HashMap<String, Vec<Str>>,
-    /// There is a reference that hangs on the way to it.
+    /// Whether a reference depends on the evaluation path (dynamic scope).
     is_dynamic: bool,
     id: fn(&Data) -> Option<&str>,
 }
 
 impl<'d> Document<'d> {
-    /// `id` gives the keyword that moves the base of references; names are `$anchor` as well.
+    /// `id` returns the keyword that changes the base URL; `$anchor` names are always read.
     pub fn new(
         root: &'d Data,
         address: &str,
@@ -94,7 +94,7 @@ impl<'d> Document<'d> {
     }
 
     fn collect(&mut self, budget: &Budget<'_>) -> Result<(), Str> {
-        // What the parts that are still to be looked at take up.
+        // Bytes of the queued parts.
         let mut queued = self.address.len();
         let mut left = vec![(Target { data: self.root, base: self.address.clone(), at: String::new() }, 0)];
         while let Some((target, depth)) = left.pop() {
@@ -154,7 +154,7 @@ impl<'d> Document<'d> {
         Ok(())
     }
 
-    /// The base of references in `data`, which stands where `base` holds.
+    /// Base URL of references in `data`, which is located where `base` applies.
     pub fn based(&self, data: &Data, base: &str) -> String {
         match (self.id)(data) {
             Some(id) => match join(base, id) {
@@ -165,24 +165,24 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// There is a reference that hangs on the way to it.
+    /// Whether a reference depends on the evaluation path.
     pub fn is_dynamic(&self) -> bool {
         self.is_dynamic
     }
 
-    /// The part of this address.
+    /// The part with this URL.
     pub fn part(&self, address: &str) -> Target<'d> {
         self.parts.get(address).cloned().unwrap_or_else(|| self.root())
     }
 
-    /// The parts below this address that are meant by `$dynamicRef`.
+    /// Dynamic anchors below this URL.
     pub fn dynamic_anchors(&self, address: &str) -> Vec<(Str, Target<'d>)> {
         let names = self.dynamic.get(address).into_iter().flatten();
         let found = |name: &Str| self.anchors.get(&(address.to_owned(), name.to_string())).cloned();
         names.filter_map(|name| Some((name.clone(), found(name)?))).collect()
     }
 
-    /// Follows a reference that stands where `base` holds.
+    /// Resolves a reference located where `base` applies.
     pub fn follow(&self, base: &str, reference: &str) -> Found<'d> {
         let (address, fragment) = join(base, reference);
         let start = match self.parts.get(&address) {
@@ -223,12 +223,12 @@ impl<'d> Document<'d> {
     }
 }
 
-/// A token of a JSON pointer.
+/// Escapes a token of a JSON pointer.
 pub fn escaped(token: &str) -> String {
     token.replace('~', "~0").replace('/', "~1")
 }
 
-/// The address that a reference means, and its fragment, decoded.
+/// Resolves a reference against a base: the absolute URL and the decoded fragment.
 fn join(base: &str, reference: &str) -> (String, String) {
     let (reference, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     let base = base.split_once('#').map_or(base, |(base, _)| base);

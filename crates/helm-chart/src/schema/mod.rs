@@ -1,8 +1,7 @@
-//! `values.schema.json`: whether the values of a chart are what its author asks for.
+//! Validation of values against `values.schema.json`.
 //!
-//! Helm 3 and Helm 4 use two libraries that read the same schemas by different rules and complain in different words
-//! ([`helm3`], [`helm4`]). Both are compiled to one [`model`]. Nothing outside the schema is ever looked at: a reference
-//! to another document is an error.
+//! Helm 3 and Helm 4 use different libraries with different rules and messages ([`helm3`], [`helm4`]). Both compile
+//! to one [`model`]. References to other documents are errors: nothing outside the schema is read.
 
 mod compile;
 mod document;
@@ -26,7 +25,7 @@ use helm_template::yaml;
 use crate::chart::Chart;
 use crate::values::{Warning, to_members};
 
-/// Holds the merged values against the schema of the chart and those of its subcharts. The error is Helm's.
+/// Validates the merged values against the schemas of the chart and its subcharts. The error is Helm's message.
 pub fn check(
     chart: &Chart,
     values: &Map,
@@ -59,14 +58,14 @@ fn check_tree(
         let _ = write!(complaints, "{}:\n{complaint}", chart.metadata.name);
     }
     for subchart in &chart.dependencies {
-        // Merging has made a table for each of them.
+        // Merging created a table for each subchart.
         if let Some(Value::Map(values)) = values.get(&subchart.metadata.name) {
             check_tree(subchart, &values, profile, budget, warnings, complaints);
         }
     }
 }
 
-/// Holds values against one schema.
+/// Validates values against one schema.
 pub(crate) fn check_single(
     schema: &[u8],
     values: &Map,
@@ -76,7 +75,7 @@ pub(crate) fn check_single(
 ) -> Result<(), String> {
     if profile == Profile::Helm3 {
         let values = Value::from(values.clone());
-        // Helm 3 writes the values as YAML to read them as JSON. What YAML does not take never meets the schema.
+        // Helm 3 converts the values through YAML to JSON. Values that YAML rejects never reach the schema.
         let extent = values.extent();
         budget.charge(extent as u64).and_then(|()| budget.fits(extent)).map_err(|why| why.to_string())?;
         yaml::write_value(&values).map_err(|error| error.to_string())?;
@@ -94,12 +93,12 @@ pub(crate) fn check_single(
     }
 }
 
-/// No fewer values than a JSON text can have: each but the first has a comma, a colon or a bracket before it.
+/// Upper bound of the values in a JSON text: each but the first follows a comma, colon or bracket.
 fn values_in(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
 }
 
-/// Helm reads the schema from a stream, where an early end has another name.
+/// Helm decodes the schema from a stream, where truncated input has another message.
 fn unreadable(schema: &[u8], error: &str) -> String {
     match error {
         "unexpected end of JSON input" if schema.trim_ascii().is_empty() => "EOF".to_owned(),

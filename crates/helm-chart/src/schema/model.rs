@@ -1,4 +1,4 @@
-//! A schema, compiled: what its keywords say, with subschemas by number.
+//! A compiled schema: its keywords, with subschemas by id.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
@@ -10,26 +10,26 @@ use helm_template::go::regexp::{Expression, Subject};
 use helm_template::json::{self, Style};
 use helm_template::value::Str;
 
-/// The number of a schema among [`Schemas`].
+/// Index of a schema in [`Schemas`].
 pub type Id = usize;
 
-/// All schemas that a document is made of; the first is the document's own.
+/// All schemas of a document; the first is the root.
 pub struct Schemas<'b> {
     pub all: Vec<Schema>,
     budget: &'b Budget<'b>,
-    /// How much work there may still be: a few schemas that refer to each other can ask for any amount.
+    /// Remaining work: a few schemas that refer to each other can require any amount.
     work: Cell<u64>,
-    /// Why the check stopped early.
+    /// Reason why the validation stopped early.
     stopped: RefCell<Option<Str>>,
 }
 
-/// The error of a schema that needs more than [`MOST_WORK`].
+/// Error of a schema that needs more than [`MOST_WORK`].
 const TOO_MUCH_WORK: &str = "the schema asks for too much work";
 
-/// Values that are held against a schema, and elements against each other.
+/// Maximum number of values validated and items compared.
 const MOST_WORK: u64 = 1_000_000;
 
-/// Steps that it takes to hold one value against one schema.
+/// Budget steps to validate one value against one schema.
 const STEPS_PER_VALUE: u64 = 20;
 
 impl<'b> Schemas<'b> {
@@ -37,7 +37,7 @@ impl<'b> Schemas<'b> {
         Self { all, budget, work: Cell::new(MOST_WORK), stopped: RefCell::new(None) }
     }
 
-    /// Counts some work; false if there has been too much.
+    /// Counts work; false if the limit is exceeded.
     pub fn work(&self, amount: usize) -> bool {
         let amount = amount as u64;
         let left = self.work.get().saturating_sub(amount);
@@ -51,8 +51,8 @@ impl<'b> Schemas<'b> {
         }
     }
 
-    /// Counts what it takes to look at this value once, and not at what is in it. `depth` is the number of schemas on the
-    /// way here.
+    /// Counts the work of visiting this value once, without its children. `depth` is the length of the evaluation
+    /// path.
     pub fn look(&self, data: &Data, depth: usize) -> bool {
         let way = depth / 16;
         self.work(match data {
@@ -61,13 +61,13 @@ impl<'b> Schemas<'b> {
         })
     }
 
-    /// Counts comparisons of a value with choices or names; each is a fraction of a look.
+    /// Counts comparisons of a value with choices or names; each costs a fraction of a visit.
     pub fn compare(&self, count: usize) -> bool {
         self.work(count / 32)
     }
 
-    /// A value as JSON, by which Helm 3 compares; nothing if there has been too much work. A number that JSON cannot write does not
-    /// come from values or schemas.
+    /// A value as JSON, which Helm 3 compares; `None` if the work limit is exceeded. Numbers that JSON cannot express
+    /// occur neither in values nor in schemas.
     pub fn written(&self, data: &Data) -> Option<String> {
         let allowed = self.work(weigh(data) / VALUE_BYTES);
         allowed.then(|| json::write(data, Style::Plain).unwrap_or_default())
@@ -81,7 +81,7 @@ impl<'b> Schemas<'b> {
         }
     }
 
-    /// Whether the pattern is in the text; no if there has been too much work.
+    /// Whether the pattern matches the text; false if the budget is exceeded.
     pub fn matches(&self, pattern: &Pattern, text: &str) -> bool {
         if let Err(why) =
             self.budget.charge(STEPS_PER_VALUE.saturating_add(pattern.expression.steps(text.len())))
@@ -95,7 +95,7 @@ impl<'b> Schemas<'b> {
         self.stopped.borrow().is_some()
     }
 
-    /// Why the check stopped early, if it did. What has not been looked at may have been taken for right or for wrong.
+    /// Reason why the validation stopped early, if it did. Results of values not visited are then meaningless.
     pub fn stopped(&self) -> Option<Str> {
         self.stopped.borrow().clone()
     }
@@ -106,23 +106,23 @@ impl<'b> Schemas<'b> {
     }
 }
 
-/// A pattern, and how it was written.
+/// A compiled pattern and its source.
 pub struct Pattern {
     pub text: Str,
     pub expression: Rc<Expression>,
 }
 
-/// What `enum` allows, written as JSON.
+/// Values of `enum`, as JSON.
 pub struct Choices {
     pub texts: HashSet<String>,
-    /// All of them in order, for messages.
+    /// All values in order, for messages.
     pub shown: String,
 }
 
-/// What holds for members and elements that no other keyword speaks of.
+/// Rule for members and items that no other keyword covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing is said.
+    /// No rule.
     #[default]
     Unsaid,
     Allowed,
@@ -130,13 +130,13 @@ pub enum Rest {
     Schema(Id),
 }
 
-/// What a member needs beside it.
+/// Requirement of a member on its siblings.
 pub enum Needs {
     Members(Vec<Str>),
     Schema(Id),
 }
 
-/// A type of JSON.
+/// A JSON type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Type {
     Null,
@@ -167,7 +167,7 @@ impl Type {
         Self::NAMES[self as usize].0
     }
 
-    /// A number is a number here, whole or not.
+    /// Numbers have the type `Number`, whole or not.
     pub fn of(data: &Data) -> Self {
         match data {
             Data::Null => Self::Null,
@@ -180,33 +180,33 @@ impl Type {
     }
 }
 
-/// What a schema says. What it does not say is empty.
+/// A compiled schema. Missing keywords are empty.
 #[derive(Default)]
 pub struct Schema {
-    /// The pointer to it from the top of its document.
+    /// JSON pointer from the root of the document.
     pub at: String,
-    /// 4, 6, 7, 2019 or 2020.
+    /// Draft: 4, 6, 7, 2019 or 2020.
     pub draft: u16,
-    /// `true` and `false` are schemas too.
+    /// Result of a boolean schema.
     pub verdict: Option<bool>,
     pub reference: Option<Id>,
     /// `$recursiveRef`
     pub recursive: Option<Id>,
-    /// `$dynamicRef`, and the name in it.
+    /// `$dynamicRef` and its anchor name.
     pub dynamic: Option<(Id, Option<Str>)>,
-    /// The schema with an address of its own that it belongs to; only where there are references that hang on it.
+    /// The schema resource (with its own URL) that contains it; set only if dynamic references need it.
     pub resource: Option<Id>,
     /// `$recursiveAnchor`
     pub recursive_anchor: bool,
     /// `$dynamicAnchor`
     pub dynamic_anchor: Option<Str>,
-    /// Those of all that belongs to it, if it has an address of its own.
+    /// Dynamic anchors of the resource, if this schema is one.
     pub dynamic_anchors: BTreeMap<Str, Id>,
     pub types: Vec<Type>,
     /// `const` and `enum` as Helm 4 compares them.
     pub constant: Option<Data>,
     pub choices: Option<Vec<Data>>,
-    /// `const` and `enum` as Helm 3 compares them: written as JSON.
+    /// `const` and `enum` as Helm 3 compares them: as JSON.
     pub written_constant: Option<String>,
     pub written_choices: Option<Choices>,
     pub not: Option<Id>,
@@ -233,9 +233,9 @@ pub struct Schema {
     pub min_items: Option<i64>,
     pub max_items: Option<i64>,
     pub unique: bool,
-    /// For the first elements, each its own.
+    /// Schemas of the first items, by position.
     pub tuple: Vec<Id>,
-    /// For all after those.
+    /// Rule for the items after those.
     pub items: Rest,
     pub contains: Option<Id>,
     pub min_contains: Option<i64>,

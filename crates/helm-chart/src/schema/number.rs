@@ -1,9 +1,9 @@
-//! Numbers in schemas.
+//! Numbers in schemas and messages.
 
 use helm_template::data::Data;
 use helm_template::go::{Form, format_float};
 
-/// The number that a value is.
+/// The value as a number.
 pub fn of(data: &Data) -> Option<f64> {
     match data {
         #[expect(clippy::cast_precision_loss, reason = "limits are floats")]
@@ -17,7 +17,7 @@ pub fn is_whole(n: f64) -> bool {
     n.fract() == 0.0
 }
 
-/// A whole number, if that is what a value is.
+/// The value as a whole number.
 pub fn whole(data: &Data) -> Option<i64> {
     match data {
         Data::Int(n) => Some(*n),
@@ -27,7 +27,7 @@ pub fn whole(data: &Data) -> Option<i64> {
     }
 }
 
-/// Whether `n` is a multiple of `of`, in decimals as they are written: 0.3 is one of 0.1.
+/// Whether `n` is a multiple of `of`, in decimal notation: 0.3 is a multiple of 0.1.
 pub fn is_multiple(n: f64, of: f64) -> bool {
     let ((n_digits, n_scale), (of_digits, of_scale)) = (decimal(n), decimal(of));
     let scale = n_scale.min(of_scale);
@@ -41,7 +41,7 @@ pub fn is_multiple(n: f64, of: f64) -> bool {
     }
 }
 
-/// The digits of a number without its sign, and the power of ten that they are times.
+/// Decimal digits of the absolute value, and the power of ten to multiply by.
 fn decimal(n: f64) -> (u128, i32) {
     let text = format!("{:e}", n.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -51,12 +51,12 @@ fn decimal(n: f64) -> (u128, i32) {
     (digits, exponent.parse::<i32>().unwrap_or_default() - places)
 }
 
-/// As Go's `%g` writes it.
+/// Formats as Go's `%g`.
 pub fn general(n: f64) -> String {
     format_float(n, Form::General, None)
 }
 
-/// As Go's printer for English writes a float: `1,234.5`, `1×10⁰⁶`.
+/// Formats a float as Go's English printer: `1,234.5`, `1×10⁰⁶`.
 pub fn english(n: f64) -> String {
     let text = general(n);
     let Some((mantissa, exponent)) = text.split_once('e') else { return grouped(&text) };
@@ -70,7 +70,7 @@ pub fn english(n: f64) -> String {
     format!("{mantissa}×10{}", raised.collect::<String>())
 }
 
-/// With a comma before each three digits.
+/// Inserts thousands separators.
 pub fn grouped(number: &str) -> String {
     let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
     let (whole, fraction) = number.find('.').map_or((number, ""), |point| number.split_at(point));

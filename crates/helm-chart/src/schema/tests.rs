@@ -1,4 +1,4 @@
-//! What the schemas say of values, as both Helms put it.
+//! Validation messages, compared with both Helm versions.
 
 use bytes::Bytes;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::check;
 use crate::chart::Chart;
 
-/// A schema, values, and what Helm 3 and Helm 4 have against them.
+/// Schema, values, and the errors of Helm 3 and Helm 4.
 #[rustfmt::skip]
 const COMPLAINTS: &[(&str, &str, &str, &str)] = &[
     (r#"{"properties":{"a":{"type":"integer"}}}"#, r#"{"a":"x"}"#, "c:\n- a: Invalid type. Expected: integer, given: string\n", "c:\n- at '/a': got string, want integer\n"),
@@ -98,7 +98,7 @@ const COMPLAINTS: &[(&str, &str, &str, &str)] = &[
     (r#"{"type":5"#, "{}", "c:\nunexpected EOF", "c:\nunexpected EOF"),
 ];
 
-/// Schemas that Helm 3 does not take.
+/// Schemas that Helm 3 rejects.
 #[rustfmt::skip]
 const REFUSED: &[(&str, &str)] = &[
     (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"type":"strin"}}}"#, "c:\nhas a primitive type that is NOT VALID -- given: /strin/ Expected valid values are:[array boolean integer number null object string]"),
@@ -120,7 +120,7 @@ const REFUSED: &[(&str, &str)] = &[
     (r#"{"properties":{"a":{"anyOf":{}}}}"#, "c:\nanyOf must be of an array"),
 ];
 
-/// Schemas that Helm 4 does not take.
+/// Schemas that Helm 4 rejects.
 #[rustfmt::skip]
 const REFUSED_BY_HELM_4: &[(&str, &str)] = &[
     (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"type":"strin"}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-07/schema#'\n- at '/properties/a/type': 'anyOf' failed\n  - at '/properties/a/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'\n  - at '/properties/a/type': got string, want array"),

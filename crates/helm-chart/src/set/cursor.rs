@@ -1,4 +1,4 @@
-//! A place in a line.
+//! Position in a line.
 
 pub struct Cursor<'l> {
     rest: &'l str,
@@ -24,17 +24,17 @@ impl<'l> Cursor<'l> {
         c
     }
 
-    /// All that is left.
+    /// Takes the rest of the line.
     pub fn take_all(&mut self) -> &'l str {
         std::mem::take(&mut self.rest)
     }
 
-    /// Goes on by so many bytes, to the end at most.
+    /// Advances by this many bytes, at most to the end.
     pub fn advance(&mut self, bytes: usize) {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// Goes over blanks and one comma; true where that or the end came before anything else.
+    /// Skips blanks and one comma; true if a comma or the end was reached.
     pub fn skip_blanks_and_comma(&mut self) -> bool {
         self.rest = self.rest.trim_start();
         if let Some(rest) = self.rest.strip_prefix(',') {

@@ -1,4 +1,4 @@
-//! The JSON value that a text begins with.
+//! Parses the JSON value at the beginning of a text.
 
 use helm_template::data::Data;
 use helm_template::json;
@@ -6,7 +6,7 @@ use helm_template::value::Str;
 
 use super::cursor::Cursor;
 
-/// Reads a value and goes behind it. What follows it is left.
+/// Parses a value and advances past it.
 pub fn take(rest: &mut Cursor) -> Result<Data, Str> {
     let text = rest.rest();
     let end = extent(text.as_bytes());
@@ -15,7 +15,7 @@ pub fn take(rest: &mut Cursor) -> Result<Data, Str> {
     Ok(value)
 }
 
-/// How long the value is, if it is one: whoever parses it will find out.
+/// Length of the value if it is valid; the parser reports errors.
 fn extent(text: &[u8]) -> usize {
     match text.first() {
         Some(b'{' | b'[') => balanced(text),

@@ -1,4 +1,4 @@
-//! What lines become, as both Helms say.
+//! Parsed lines, compared with both Helm versions.
 
 use helm_template::data::{Data, Members};
 use helm_template::json::{self, Style};
@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use super::Kind::{self, File, Json, Literal, Text, Typed};
 use super::apply;
 
-/// What each line is put into.
+/// The values before each line.
 const BASE: &str = r#"{"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#;
 
 type Told = Result<&'static str, &'static str>;
 
-/// A line, what Helm 3 makes of it, and what Helm 4 does where it differs.
+/// A line, Helm 3's result, and Helm 4's where it differs.
 #[rustfmt::skip]
 const LINES: &[(Kind, &str, Told, Option<Told>)] = &[
     (Typed, "a=1", Ok(r#"{"a":1,"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#), None),

@@ -1,8 +1,8 @@
-//! Merging the values of a chart, of its subcharts and of the user into one tree.
+//! Merges the values of a chart, its subcharts and the user into one tree.
 //!
-//! What stands higher wins: the user's values over the chart's, the chart's over its subcharts'. Tables are merged key
-//! by key, everything else is replaced. A null deletes what it stands over; how long it lives itself is where Helm 3
-//! and Helm 4 differ.
+//! The higher level wins: user values over the chart's, the chart's over its subcharts'. Tables are merged key by
+//! key, other values are replaced. A null deletes the value below it; Helm 3 and Helm 4 differ in how long the null
+//! itself is kept.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::GLOBAL;
 use super::warning::Warning;
 use crate::chart::Chart;
 
-/// A chart as far as merging is concerned.
+/// The parts of a chart that merging needs.
 pub trait Tree: Copy {
     fn name(&self) -> &str;
     fn values(&self) -> &Members;
@@ -37,27 +37,27 @@ impl Tree for &Chart {
     }
 }
 
-/// What is meant for a subchart is not a table.
+/// The value for a subchart is not a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("type mismatch on {chart}: {value}")]
 pub struct TypeMismatch {
     pub chart: Str,
-    /// As Go prints it where it should have been a truth value.
+    /// The value as Go prints it.
     pub value: String,
 }
 
-/// Why values cannot be merged.
+/// Error of merging values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoalesceError {
     #[error(transparent)]
     Mismatch(#[from] TypeMismatch),
-    /// A limit of the rendering is exceeded.
+    /// A rendering limit is exceeded.
     #[error("chart {chart}: merging values: {why}")]
     Budget { chart: Str, why: Str },
 }
 
-/// The values of `user` over those of the chart and its subcharts. Nulls delete, and are gone afterwards. What comes out
-/// shares nothing with what went in.
+/// Merges `user` over the values of the chart and its subcharts. Nulls delete values and are then removed. The result
+/// shares nothing with its inputs.
 pub fn coalesce<T: Tree>(
     chart: T,
     user: &Members,
@@ -71,7 +71,7 @@ pub fn coalesce<T: Tree>(
     Ok(values)
 }
 
-/// The same over values that stay as they are: what `chart` cannot reach is shared with them, the rest copied.
+/// Like [`coalesce`], without changing `values`: parts that `chart` cannot reach are shared, the rest is copied.
 pub(crate) fn coalesce_over<T: Tree>(
     chart: T,
     values: &Map,
@@ -85,7 +85,7 @@ pub(crate) fn coalesce_over<T: Tree>(
     Ok(values)
 }
 
-/// The values of the chart and its subcharts, with nulls kept for a later [`coalesce`].
+/// Merges the values of the chart and its subcharts, keeping nulls for a later [`coalesce`].
 pub(crate) fn merge<T: Tree>(
     chart: T,
     profile: Profile,
@@ -97,7 +97,7 @@ pub(crate) fn merge<T: Tree>(
     Ok(values)
 }
 
-/// Adds to `onto` what only `from` has. Nulls are kept.
+/// Adds the entries of `from` that `onto` does not have. Keeps nulls.
 pub(crate) fn merge_tables(
     onto: &Map,
     from: &Map,
@@ -108,7 +108,7 @@ pub(crate) fn merge_tables(
     Merging { profile, keep_nulls: true, budget, warnings }.tables(onto, from, None, true)
 }
 
-/// The same, where nulls delete.
+/// Adds the entries of `from` that `onto` does not have. Nulls delete.
 pub(crate) fn coalesce_tables(
     onto: &Map,
     from: &Map,
@@ -119,7 +119,7 @@ pub(crate) fn coalesce_tables(
     Merging { profile, keep_nulls: false, budget, warnings }.tables(onto, from, None, false)
 }
 
-/// The values of `onto` over those of `from`, where a null deletes.
+/// Merges `onto` over `from`. Nulls delete.
 pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members, Str> {
     let budget = Budget::default();
     let merged = to_map(onto, &budget)?;
@@ -127,7 +127,7 @@ pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members,
     to_members(&merged, &budget)
 }
 
-/// The values as data. What is shared between places is copied for each.
+/// Converts values to data. Shared tables are copied for each use.
 pub(crate) fn to_members(values: &Map, budget: &Budget<'_>) -> Result<Members, Str> {
     let values = Value::from(values.clone());
     budget.take_values(values.count())?;
@@ -138,7 +138,7 @@ pub(crate) fn to_members(values: &Map, budget: &Budget<'_>) -> Result<Members, S
     }
 }
 
-/// Steps to look at one entry of a table, and to copy it for the time of the merge.
+/// Budget steps to visit a table entry and to copy it for the merge.
 const STEPS_PER_ENTRY: u64 = 4;
 
 struct Merging<'w> {
@@ -148,7 +148,7 @@ struct Merging<'w> {
     warnings: &'w mut Vec<Warning>,
 }
 
-/// Where in the tree we are: spelt out only if there is something to say.
+/// Path of the current value, formatted only for warnings.
 #[derive(Clone, Copy)]
 struct Path<'p> {
     above: Option<&'p Path<'p>>,
@@ -162,7 +162,7 @@ impl Path<'_> {
     }
 }
 
-/// Why a chart cannot be merged: its subchart's values are no table, or the budget is exceeded.
+/// Reason why a merge stops: a subchart's values are not a table, or the budget is exceeded.
 enum Stop {
     Mismatch(TypeMismatch),
     Budget(Str),
@@ -207,7 +207,7 @@ impl Merging<'_> {
         Ok(())
     }
 
-    /// Puts a chart's own values below what is there already.
+    /// Adds a chart's default values below the existing ones.
     fn defaults<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), Str> {
         self.budget.take_values(count_members(chart.values()))?;
         self.entries(chart.values().len())?;
@@ -229,8 +229,8 @@ impl Merging<'_> {
                 }
                 (Some(Value::Null | Value::Nil), _) if !self.keep_nulls => onto.remove(key),
                 (Some(Value::Map(table)), Value::Map(default)) => {
-                    // What is meant for a subchart goes through here again with that chart's own defaults, which
-                    // nulls have yet to delete.
+                    // Values for a subchart are merged again with that chart's own defaults, which nulls have yet to
+                    // delete.
                     let keep = self.keep_nulls || {
                         self.entries(chart.dependencies().count())?;
                         chart.dependencies().any(|subchart| subchart.name() == &**key)
@@ -250,7 +250,7 @@ impl Merging<'_> {
         Ok(())
     }
 
-    /// Hands the globals of `from` down to `onto`. The tables inside them are handed down themselves, not as copies.
+    /// Passes the globals of `from` down to `onto`. Tables inside them are shared, not copied.
     fn globals(&mut self, onto: &Map, from: &Map, here: &Path) -> Result<(), Str> {
         let inner = match onto.get(GLOBAL) {
             None => Map::new(),
@@ -279,7 +279,7 @@ impl Merging<'_> {
                 (Value::Map(table), Some(Value::Map(own))) => {
                     self.budget.take_values(table.len())?;
                     let table = shallow_copy(&table);
-                    // Nulls stay for now: the merging of the subchart follows and sees to them.
+                    // Nulls are kept here; the merge of the subchart handles them.
                     self.tables(&table, &own, Some(&Path { above: Some(here), key: &key }), true)?;
                     inner.insert(key, table.into());
                 }
@@ -298,12 +298,12 @@ impl Merging<'_> {
         Ok(())
     }
 
-    /// Adds to `onto` what only `from` has.
+    /// Adds the entries of `from` that `onto` does not have.
     fn tables(&mut self, onto: &Map, from: &Map, above: Option<&Path>, keep_nulls: bool) -> Result<(), Str> {
         self.entries(from.len())?;
         let entries = from.snapshot();
         if self.profile == Profile::Helm4 {
-            // Helm 4 notes the nulls of the one in the other, and whoever shares that table sees them there.
+            // Helm 4 writes the nulls of one table into the other, where all users of that shared table see them.
             self.entries(onto.len())?;
             for (key, value) in onto.snapshot() {
                 if value.is_nil() {
@@ -364,17 +364,17 @@ impl Merging<'_> {
         Ok(())
     }
 
-    /// Counts the entries of a table that are looked at.
+    /// Counts visited table entries.
     fn entries(&self, count: usize) -> Result<(), Str> {
         self.budget.charge(count as u64 * STEPS_PER_ENTRY)
     }
 
-    /// Counts what moves when an entry is put into a table or taken out.
+    /// Counts the entries moved by an insertion into or removal from a table.
     fn moves(&self, table: &Map) -> Result<(), Str> {
         self.budget.charge(table.len() as u64 / 16)
     }
 
-    /// Makes sure that there is room for the text of a value.
+    /// Checks that the budget has memory for the text of a value.
     fn prints(&self, value: &Value) -> Result<(), Str> {
         let extent = value.extent();
         self.budget.charge(extent as u64)?;
@@ -387,7 +387,7 @@ pub(crate) fn to_map(members: &Members, budget: &Budget<'_>) -> Result<Map, Str>
     Ok(Map::from_entries(members.iter().map(|(key, value)| (key.clone(), value.into()))))
 }
 
-/// A copy of `values` that merging `chart` into it may change. Only what it can reach is copied; the rest is shared.
+/// Copies the part of `values` that merging `chart` may change; the rest is shared.
 fn copy_for<T: Tree>(chart: T, values: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
     let subcharts: BTreeSet<Str> = chart.dependencies().map(|subchart| subchart.name().into()).collect();
     budget.take_values(values.len().saturating_add(subcharts.len()))?;
@@ -407,7 +407,7 @@ fn deep_copy(value: &Value, budget: &Budget<'_>) -> Result<Value, Str> {
     })
 }
 
-/// A copy that shares no table with the map. Lists are shared: nothing changes them in place.
+/// Copies a map and its tables. Lists are shared: they are never changed in place.
 pub(crate) fn deep_copy_map(map: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
     budget.take_values(map.len())?;
     let entries = map.entries();

@@ -1,4 +1,4 @@
-//! Where each value comes from, in the end.
+//! Explains the origin of each merged value.
 
 use helm_template::data::{Data, Members};
 use helm_template::value::{Map, Str, Value};
@@ -7,29 +7,29 @@ use super::GLOBAL;
 use crate::chart::Chart;
 use crate::set::Kind;
 
-/// What said a value.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The `values.yaml` of the chart, or of a subchart: the names from the chart down.
+    /// `values.yaml` of the chart or a subchart, with the names from the root chart down.
     Chart(Vec<Str>),
-    /// A file of the user's.
+    /// A values file of the user.
     File(Str),
-    /// An argument of the user's.
+    /// A `--set` argument of the user.
     Set(Kind, Str),
-    /// Handed down to a subchart as a global, by what said it further up.
+    /// A global passed down to a subchart, with its origin.
     Global(Box<Origin>),
-    /// Nobody's own: imported from a subchart, or an empty table that merging made.
+    /// Created by merging: an imported value or an empty table.
     Merged,
 }
 
-/// One of the user's layers of values.
+/// A layer of user values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     pub origin: Origin,
     pub values: Members,
 }
 
-/// A value that is no table, or an empty one.
+/// A leaf value: not a table, or an empty one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
     pub path: Vec<Str>,
@@ -37,8 +37,8 @@ pub struct Explained {
     pub origin: Origin,
 }
 
-/// Says of every leaf of `merged` who said it: `chart` is as it was loaded, before its dependencies were prepared, and
-/// `layers` go from the weakest to the strongest.
+/// Determines the origin of every leaf of `merged`. `chart` is the loaded chart before its dependencies were
+/// prepared; `layers` are ordered from weakest to strongest.
 pub fn explain(chart: &Chart, layers: &[Layer], merged: &Map) -> Result<Vec<Explained>, Str> {
     let mut found = Vec::new();
     let mut path = Vec::new();
@@ -68,7 +68,7 @@ fn origin(chart: &Chart, layers: &[Layer], path: &[Str]) -> Origin {
     if let Some(origin) = said(chart, layers, path) {
         return origin;
     }
-    // A global of a subchart is also whoever's said the same global further up.
+    // A global of a subchart may originate from the same global of a parent.
     for (at, key) in path.iter().enumerate().skip(1) {
         if &**key == GLOBAL && is_subchart(chart, &path[..at]) {
             let above: Vec<Str> = path[..at - 1].iter().chain(&path[at..]).cloned().collect();
@@ -82,7 +82,7 @@ fn origin(chart: &Chart, layers: &[Layer], path: &[Str]) -> Origin {
     Origin::Merged
 }
 
-/// Who said exactly this path: the user, the strongest layer first, then the charts from the top down.
+/// Origin of exactly this path: user layers from the strongest, then the charts from the root down.
 fn said(chart: &Chart, layers: &[Layer], path: &[Str]) -> Option<Origin> {
     let layer = layers.iter().rev().find(|layer| has(&layer.values, path));
     layer.map(|layer| layer.origin.clone()).or_else(|| said_by_charts(chart, path, &mut Vec::new()))
@@ -99,7 +99,7 @@ fn said_by_charts(chart: &Chart, path: &[Str], names: &mut Vec<Str>) -> Option<O
     found
 }
 
-/// The subchart that goes by this name, which can be an alias.
+/// The subchart with this name or alias.
 fn subchart<'c>(chart: &'c Chart, name: &str) -> Option<&'c Chart> {
     let aliased = chart.metadata.dependencies.iter().find(|dependency| &*dependency.alias == name);
     let name = aliased.map_or(name, |dependency| &dependency.name);
@@ -117,7 +117,7 @@ fn is_subchart(chart: &Chart, path: &[Str]) -> bool {
     true
 }
 
-/// There is a value at the path, and no null: a null says that there shall be none.
+/// Whether there is a value other than null at the path; a null deletes the value.
 fn has(values: &Members, path: &[Str]) -> bool {
     let Some((last, tables)) = path.split_last() else { return false };
     let mut table = values;

@@ -1,4 +1,4 @@
-//! What the user says: files of values and the `--set` family, one over the other.
+//! User values: files and `--set` flags, layered in Helm's order.
 
 use bytes::Bytes;
 use helm_template::data::{Data, Members};
@@ -10,17 +10,17 @@ use super::explain::{Layer, Origin};
 use super::read::read;
 use crate::set::{self, Kind};
 
-/// One thing that the user said.
+/// A source of user values.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// `--values`: a file, and what is in it.
+    /// `--values`: a file and its content.
     File { name: Str, text: Bytes },
-    /// One of the `--set` family, and its argument.
+    /// A `--set` flag and its argument.
     Set(Kind, Str),
 }
 
 impl Source {
-    /// Files come first, then each kind of `--set` in turn, wherever they stood on the command line.
+    /// Files come first, then each kind of `--set`, whatever their order on the command line.
     fn rank(&self) -> usize {
         match self {
             Self::File { .. } => 0,
@@ -50,10 +50,10 @@ impl Source {
     }
 }
 
-/// Gives the text of a file that `--set-file` names.
+/// Reads a file named by `--set-file`.
 pub type Open<'o> = dyn FnMut(&str) -> Result<Str, Str> + 'o;
 
-/// All that the user said, as one tree.
+/// Merges all sources.
 pub fn user_values(sources: &[Source], profile: Profile, open: &mut Open) -> Result<Members, Str> {
     let mut values = Members::new();
     for source in in_order(sources) {
@@ -62,7 +62,7 @@ pub fn user_values(sources: &[Source], profile: Profile, open: &mut Open) -> Res
     Ok(values)
 }
 
-/// All that the user said, each by itself, from the weakest to the strongest.
+/// Values of each source, from the weakest to the strongest.
 pub fn layers(sources: &[Source], profile: Profile, open: &mut Open) -> Result<Vec<Layer>, Str> {
     let layer = |source: &Source| {
         let mut values = Members::new();
@@ -78,7 +78,7 @@ fn in_order(sources: &[Source]) -> Vec<&Source> {
     ordered
 }
 
-/// `--set-json`: in Helm 4 also a whole object.
+/// `--set-json`; in Helm 4 also a whole object.
 fn json_line(line: &str, values: &mut Members, profile: Profile) -> Result<(), Str> {
     if profile == Profile::Helm4 && line.trim().starts_with('{') {
         let Ok(Data::Map(members)) = json::parse(line.trim()) else {
@@ -91,7 +91,7 @@ fn json_line(line: &str, values: &mut Members, profile: Profile) -> Result<(), S
         .map_err(|_| format!("failed parsing --set-json data {line}").into())
 }
 
-/// Puts `over` over `values`: tables are merged, all else replaced. A null stays, to delete a default later.
+/// Merges `over` over `values`: tables are merged, other values replaced. Nulls are kept to delete defaults later.
 pub fn overlay(values: &mut Members, over: Members) {
     for (key, value) in over {
         match (values.get_mut(&key), value) {

@@ -1,12 +1,16 @@
-//! The values of a chart: what its `values.yaml` says, what the user says, and what comes of both.
+//! Values of a chart: its defaults, the user's values, and their merge.
 //!
-//! Modules in reading order: how a chart's defaults, those of its subcharts and the user's values become one tree
-//! ([`coalesce`]), what the user can say and in which order it holds ([`layers`]), how a file of values is read
-//! ([`read`]), where a value in the end comes from ([`explain`]), and what is said to the user meanwhile ([`warning`]).
+//! Modules:
 //!
-//! The merged tree is made of shared maps, not of plain data. Helm hands the tables below `global` down to subcharts
-//! without copying what is inside them, so that parent and child hold the same tables: what merging or a template
-//! changes in one is seen in the other. Charts rely on it without knowing.
+//! - [`mod@coalesce`]: merges defaults of charts and subcharts with user values
+//! - [`mod@layers`]: user values and their order
+//! - [`mod@read`]: parses a values file
+//! - [`mod@explain`]: origin of each merged value
+//! - [`warning`]: warnings for the user
+//!
+//! The merged tree consists of shared maps, not plain data. Helm passes the tables below `global` to subcharts
+//! without copying their content, so parent and child share them: changes by merging or by a template in one are
+//! visible in the other. Charts depend on this unknowingly.
 
 mod coalesce;
 mod explain;
@@ -31,10 +35,10 @@ pub use warning::{Attribute, Warning, quoted};
 use crate::chart::Chart;
 use crate::schema;
 
-/// The key under which values are seen by all subcharts.
+/// Key of the values visible to all subcharts.
 pub const GLOBAL: &str = "global";
 
-/// The values that templates see, checked against the schemas of the chart and its subcharts. The chart has been through
+/// Values for templates, validated against the schemas of the chart and its subcharts. The chart must be processed by
 /// [`dependencies::prepare`](crate::dependencies::prepare).
 pub fn render_values(
     chart: &Chart,
@@ -52,7 +56,7 @@ pub fn render_values(
     Ok(values)
 }
 
-/// The table at a path of keys joined by dots, or the first key of the path that leads to none.
+/// The table at a dotted path, or the first key that does not lead to a table.
 pub fn table<'p>(values: &Map, path: &'p str) -> Result<Map, &'p str> {
     let mut table = values.clone();
     for key in path.split('.') {
@@ -64,7 +68,7 @@ pub fn table<'p>(values: &Map, path: &'p str) -> Result<Map, &'p str> {
     Ok(table)
 }
 
-/// The value at a path of keys joined by dots; none where there is nothing, or a table.
+/// The value at a dotted path; `None` if missing or a table.
 pub fn path_value(values: &Map, path: &str) -> Option<Value> {
     let found = match path.rsplit_once('.') {
         Some((above, key)) => table(values, above).ok()?.get(key)?,

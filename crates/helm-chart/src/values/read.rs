@@ -1,4 +1,4 @@
-//! Reading a file of values.
+//! Parses a values file.
 
 use helm_template::data::Members;
 use helm_template::profile::Profile;
@@ -9,7 +9,7 @@ use super::layers::overlay;
 
 const TABLE: &str = "map[string]interface {}";
 
-/// The values in a text: of its only document in Helm 3, of all its documents one over the other in Helm 4.
+/// Parses values: one document in Helm 3; in Helm 4 all documents, merged in order.
 pub fn read(text: &[u8], profile: Profile) -> Result<Members, Str> {
     if profile == Profile::Helm3 {
         return yaml::parse_map(text, TABLE);

@@ -1,4 +1,4 @@
-//! What Helm tells the user on standard error while it merges values.
+//! Warnings that Helm prints on standard error while it merges values.
 
 use std::fmt::Write;
 
@@ -6,17 +6,17 @@ use helm_template::go::{is_printable, quote};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-/// A line for standard error, as the Helm of the profile writes it.
+/// A line for standard error, in the format of the profile's Helm version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     line: Str,
 }
 
-/// What Helm 4 logs beside a message.
+/// Attribute of a Helm 4 log record.
 pub type Attribute<'a> = (&'a str, &'a str);
 
 impl Warning {
-    /// Something logged by a line of Helm's sources; Helm 3 names that line.
+    /// A line logged by Helm; Helm 3 includes the source location.
     pub fn logged(profile: Profile, place: &str, text: &str) -> Self {
         Self::of(match profile {
             Profile::Helm3 => format!("{place}: {text}"),
@@ -24,12 +24,12 @@ impl Warning {
         })
     }
 
-    /// A warning that Helm 4 splits into a message and attributes.
+    /// A warning that Helm 4 logs as a message with attributes.
     pub fn structured(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
         Self::with_level(profile, "WARN", helm3, helm4, attributes)
     }
 
-    /// The same, of something that is less than a warning.
+    /// Like [`Warning::structured`], at info level.
     pub fn informed(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
         Self::with_level(profile, "INFO", helm3, helm4, attributes)
     }
@@ -62,7 +62,7 @@ impl Warning {
     }
 }
 
-/// As Go's `slog` writes a text: bare where it is one plain word.
+/// Quotes a string as Go's `slog` does: unquoted if it is a plain word.
 pub fn quoted(text: &str) -> String {
     let bare = |c: char| is_printable(c) && !matches!(c, ' ' | '"' | '=' | '\u{fffd}');
     if !text.is_empty() && text.chars().all(bare) { text.to_owned() } else { quote(text) }

@@ -1,4 +1,4 @@
-//! `helm template` by our engine, with the flags that the cases here use.
+//! `helm template` by our engine, with the flags used in these tests.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ use helm_template::profile::Profile;
 
 use crate::real::Printed;
 
-/// What the command line prints, in this folder.
+/// Output of the command in this folder.
 pub fn template(folder: &Path, arguments: &[String], profile: Profile) -> Printed {
     template_within(folder, arguments, profile, Limits::default())
 }
 
-/// The same for a chart that may not take more than this.
+/// Output of the command with limits.
 pub fn template_within(folder: &Path, arguments: &[String], profile: Profile, limits: Limits) -> Printed {
     let mut stderr = String::new();
     match run(folder, arguments, profile, limits, &mut stderr) {

@@ -1,4 +1,4 @@
-//! Public charts, byte for byte.
+//! Public charts, compared byte for byte.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -22,14 +22,14 @@ fn charts_come_out_as_helm_4_prints_them() {
     check(Profile::Helm4, "golden4", "golden4.mask");
 }
 
-/// A row of the corpus' index.
+/// Row of the corpus index.
 pub struct Chart {
     pub id: String,
     values: Option<String>,
 }
 
 impl Chart {
-    /// What `template` is given for it.
+    /// Arguments of `template`.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["x".to_owned(), format!("{}.tgz", self.id)];
         if let Some(values) = &self.values {
@@ -54,7 +54,7 @@ fn check(profile: Profile, golden: &str, mask: &str) {
     assert!(!charts.is_empty() && different.is_empty(), "{}", different.join("\n"));
 }
 
-/// By as many threads as there are processors.
+/// Runs in parallel on all processors.
 pub fn for_each(charts: &[Chart], look: impl Fn(&Chart) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -81,7 +81,7 @@ pub fn index(folder: &Path) -> Vec<Chart> {
     .collect()
 }
 
-/// How a chart differs from the recording, but for the lines that may.
+/// First difference to the recording, except in masked lines.
 fn difference(folder: &Path, chart: &Chart, profile: Profile, golden: &str, mask: &str) -> Option<String> {
     let file = |end: &str| folder.join(format!("{}.{end}", chart.id));
     let mut wanted = Vec::new();

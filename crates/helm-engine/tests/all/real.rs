@@ -1,4 +1,4 @@
-//! The real Helms, and the recordings of them.
+//! The real Helm programs and recordings of their output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use helm_template::profile::Profile;
 
 pub const PROFILES: [Profile; 2] = [Profile::Helm3, Profile::Helm4];
 
-/// What a program printed.
+/// Output of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Printed {
     pub stdout: Vec<u8>,
     pub stderr: String,
 }
 
-/// The recordings, if they are here; on a build machine they have to be.
+/// Folder of the recordings, if present; required in CI.
 pub fn corpus() -> Option<PathBuf> {
     let corpus = std::env::var_os("LONGSHORE_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir());
     if corpus.is_none() {
@@ -38,7 +38,7 @@ pub fn helm(profile: Profile) -> Option<PathBuf> {
     program
 }
 
-/// `helm template`, in this folder, with no settings of the machine's user.
+/// Runs `helm template` in this folder, without the user's settings.
 pub fn template(helm: &Path, folder: &Path, arguments: &[String]) -> Printed {
     let mut command = Command::new(helm);
     command.arg("template").args(arguments).current_dir(folder).env_clear();
@@ -47,9 +47,9 @@ pub fn template(helm: &Path, folder: &Path, arguments: &[String]) -> Printed {
     Printed { stdout: done.stdout, stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
 }
 
-/// Past the test's captured output, which nobody sees of a test that passes.
+/// Bypasses the captured output, which is hidden for passing tests.
 pub fn said(line: &str) {
-    // Nobody may be listening.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -1,4 +1,4 @@
-//! What real charts use of their limits: far less than would be refused.
+//! Real charts use far less than their limits.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::ours;
 use crate::parity::{Chart, for_each, index};
 use crate::real::{corpus, said};
 
-/// How many times over the costliest chart must fit into the limit of steps.
+/// The step limit must exceed the costliest chart by this factor.
 const ROOM: u64 = 5;
 
 #[test]
@@ -53,13 +53,13 @@ fn largest() {
     shares.iter().take(4).for_each(row);
 }
 
-/// Why the chart is too much, if it is.
+/// The limit error of the chart, if any.
 fn refusal(folder: &Path, chart: &Chart, limits: Limits) -> Option<String> {
     let printed = ours::template_within(folder, &chart.arguments(), Profile::Helm4, limits);
     printed.stderr.contains("too much").then_some(printed.stderr)
 }
 
-/// The least number that is enough.
+/// The smallest sufficient number.
 fn least(most: u64, enough: impl Fn(u64) -> bool) -> u64 {
     let mut high = 1_000.min(most);
     while high < most && !enough(high) {

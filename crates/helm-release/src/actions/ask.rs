@@ -1,6 +1,7 @@
-//! What can be asked for.
+//! Options of every action.
 //!
-//! [`Run`] is what all acts share; the rest is each act's own. Names follow Helm 4's flags.
+//! [`Run`] holds the options that all actions share; the other types are specific to one action. Names follow Helm
+//! 4's flags.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,24 +15,25 @@ use crate::error::Error;
 use crate::record::Record;
 use crate::render::ReadyChart;
 
-/// Where objects that are about to be written come from.
+/// Source of objects that are about to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Rendered in this operation.
     Rendered,
-    /// Taken from a stored record.
+    /// Read from a stored record.
     Stored,
 }
 
-/// Changes objects after they were rendered and before they are written: manifests and hooks alike.
+/// Post-renderer: changes objects (manifests and hooks) after rendering and before they are written.
 pub trait PostRender: Send + Sync {
-    /// What is to be written instead, or why nothing can be.
+    /// Returns the objects to write, or an error that stops the action.
     fn change(&self, objects: Vec<Object>, content: Content) -> BoxFuture<'_, Result<Vec<Object>, Error>>;
 }
 
-/// Says whether there is room for what is about to be written, when all of it is known and nothing is written yet.
+/// Capacity check, called with all objects of an action before anything is written.
 pub trait Room: Send + Sync {
-    /// What is short, for people; nothing, if it fits or cannot be told. `before` is what there may be of the release.
+    /// Describes the shortage for users. `None` if the objects fit, or if that cannot be determined. `before` are the
+    /// objects that the release may already have in the cluster.
     fn short<'a>(
         &'a self,
         target: &'a Target,
@@ -40,28 +42,28 @@ pub trait Room: Send + Sync {
     ) -> BoxFuture<'a, Option<String>>;
 }
 
-/// What is waited for before an act is done.
+/// Objects an action waits for before it succeeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
-    /// Only hooks.
+    /// Hooks only.
     #[default]
     HookOnly,
-    /// Everything, as Helm 4 judges.
+    /// All objects, by Helm 4's readiness rules.
     Watcher,
-    /// Everything, as Helm 3 judges.
+    /// All objects, by Helm 3's readiness rules.
     Legacy,
 }
 
 /// How objects are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Applying {
-    /// As the newest deployed record was; of a new release, server-side.
+    /// As recorded by the newest deployed revision; server-side for a new release.
     #[default]
     Auto,
     ServerSide,
-    /// Helm 3's merge of three, with a record of Helm 4.
+    /// Helm 3's three-way merge, recorded as Helm 4 does.
     ThreeWay,
-    /// The same, with a record of Helm 3, which does not say how.
+    /// Helm 3's three-way merge, recorded as Helm 3 does: without an apply method.
     Helm3,
 }
 
@@ -69,58 +71,59 @@ pub enum Applying {
 pub enum DryRun {
     #[default]
     No,
-    /// The cluster is not asked; `lookup` finds nothing.
+    /// No calls to the cluster; `lookup` finds nothing.
     Client,
-    /// The cluster is asked, and nothing is written.
+    /// Reads from the cluster and writes nothing.
     Server,
 }
 
-/// What becomes of the values of the release as it stands.
+/// Policy for the values of the current revision on upgrade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Values {
-    /// They hold if none are given.
+    /// Keep the current values if no new ones are given (Helm's default).
     #[default]
     Keep,
-    /// They hold, and the old chart's defaults with them; what is given stands over both.
+    /// Keep the current values over the old chart's defaults, and merge the given values on top (`--reuse-values`).
     Reuse,
-    /// They are forgotten.
+    /// Drop the current values (`--reset-values`).
     Reset,
-    /// They hold over the new chart's defaults; what is given stands over both.
+    /// Keep the current values over the new chart's defaults, and merge the given values on top
+    /// (`--reset-then-reuse-values`).
     ResetThenReuse,
 }
 
-/// What all acts share.
+/// Options shared by all actions.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Run<'r> {
     pub hooks: bool,
     pub wait: Wait,
-    /// Waits for Jobs, too.
+    /// Also waits for Jobs to complete.
     pub wait_for_jobs: bool,
-    /// For each thing that is waited for.
+    /// Timeout of each wait.
     pub timeout: Duration,
     pub dry_run: DryRun,
     pub applying: Applying,
-    /// Delete and create what cannot be changed.
+    /// Delete and recreate objects that cannot be updated.
     pub force_replace: bool,
-    /// Take fields that somebody else manages.
+    /// Take over fields that another field manager owns.
     pub force_conflicts: bool,
-    /// Take objects that are not marked as this release's.
+    /// Adopt objects without this release's ownership metadata.
     pub take_ownership: bool,
-    /// What the record says instead of Helm's words.
+    /// Description of the record, in place of Helm's text.
     pub description: Option<String>,
-    /// So many revisions are kept; 0 is all of them.
+    /// Number of revisions to keep; 0 keeps all.
     pub max_history: usize,
-    /// Text that must not be said: it is masked in errors and descriptions, as data of rendered Secrets always is.
+    /// Sensitive text. It is masked in errors and descriptions, as data of rendered Secrets always is.
     pub sensitive: Vec<String>,
     pub post_render: Option<&'r dyn PostRender>,
-    /// Asked by installations and upgrades. Nobody asks before going back to what was there.
+    /// Called by installations and upgrades. A rollback is not checked.
     pub room: Option<&'r dyn Room>,
     pub tell: &'r dyn Tell,
 }
 
 impl<'r> Run<'r> {
-    /// As Helm 4 does it when no flag is given.
+    /// Helm 4's defaults.
     pub fn new(tell: &'r dyn Tell) -> Self {
         Self {
             hooks: true,
@@ -142,27 +145,27 @@ impl<'r> Run<'r> {
     }
 }
 
-/// Makes a release.
+/// Installs a release.
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Install<'r> {
     pub name: String,
     pub namespace: String,
     pub chart: Arc<ReadyChart>,
     pub values: Arc<Members>,
-    /// On the record, beside Helm's own.
+    /// Labels on the record, in addition to Helm's own.
     pub labels: BTreeMap<String, String>,
     pub create_namespace: bool,
     pub skip_crds: bool,
     pub skip_schema: bool,
     pub subchart_notes: bool,
-    /// The name may be that of a release which failed or whose history was kept.
+    /// Allows reuse of the name of a failed release, or of an uninstalled one whose history was kept.
     pub replace: bool,
-    /// What fails is uninstalled again.
+    /// Uninstall the release if the installation fails.
     pub atomic: bool,
     pub run: Run<'r>,
 }
 
-/// Makes a release anew.
+/// Upgrades a release.
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag of Helm's")]
 pub struct Upgrade<'r> {
     pub name: String,
@@ -170,34 +173,34 @@ pub struct Upgrade<'r> {
     pub chart: Arc<ReadyChart>,
     pub values: Arc<Members>,
     pub old_values: Values,
-    /// Over those of the last record; the value `null` removes one.
+    /// Merged over the labels of the last record; the value `null` removes a label.
     pub labels: BTreeMap<String, String>,
-    /// Where there is none, it is installed.
+    /// Install the release if it does not exist.
     pub install: bool,
-    /// With `install` only.
+    /// Only with `install`.
     pub create_namespace: bool,
-    /// With `install` only: an upgrade never touches `crds/`.
+    /// Only with `install`: an upgrade never writes `crds/`.
     pub skip_crds: bool,
     pub skip_schema: bool,
     pub subchart_notes: bool,
-    /// What fails is rolled back to the last that succeeded.
+    /// Roll back to the last successful revision if the upgrade fails.
     pub atomic: bool,
-    /// What was created by an upgrade that fails is deleted.
+    /// Delete the objects that a failed upgrade created.
     pub cleanup_on_fail: bool,
     pub run: Run<'r>,
 }
 
-/// Goes back to what a release was; also one that was uninstalled, if its history was kept.
+/// Rolls a release back to an earlier revision. Also restores an uninstalled release whose history was kept.
 pub struct Rollback<'r> {
     pub name: String,
     pub namespace: String,
-    /// 0 is the one before the last.
+    /// Target revision; 0 is the one before the last.
     pub revision: i64,
     pub cleanup_on_fail: bool,
     pub run: Run<'r>,
 }
 
-/// How dependents of what is deleted go.
+/// Deletion propagation policy for dependents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
     #[default]
@@ -206,48 +209,49 @@ pub enum Propagation {
     Orphan,
 }
 
-/// Takes a release away.
+/// Uninstalls a release.
 pub struct Uninstall<'r> {
     pub name: String,
     pub namespace: String,
     pub keep_history: bool,
     pub ignore_not_found: bool,
     pub propagation: Propagation,
-    /// Also while somebody who holds no Lease makes a revision or takes it away, as Helm does it.
+    /// Proceeds although a client that uses no Lease may still be installing, upgrading or deleting the release, as
+    /// Helm does.
     pub interrupts: bool,
     pub run: Run<'r>,
 }
 
-/// What was taken away.
+/// Result of an uninstallation.
 #[derive(Debug)]
 pub struct Uninstalled {
-    /// The last record, as it was left; none where there was no release.
+    /// The last record in its final state; `None` if there was no release.
     pub record: Option<Record>,
-    /// What stays because it says so (`helm.sh/resource-policy: keep`).
+    /// Objects kept because of `helm.sh/resource-policy: keep`.
     pub kept: Vec<Id>,
-    /// What stays because it is not this release's.
+    /// Objects kept because the release does not own them.
     pub unowned: Vec<Id>,
 }
 
-/// Runs a release's tests.
+/// Runs the tests of a release.
 pub struct Test<'r> {
     pub name: String,
     pub namespace: String,
-    /// Only these, if any.
+    /// Names of the tests to run; empty runs all.
     pub only: Vec<String>,
     pub except: Vec<String>,
     pub run: Run<'r>,
 }
 
-/// What was left behind by somebody who died, and what became of it.
+/// Result of recovering an interrupted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// Nothing was.
+    /// There was nothing to recover.
     Nothing,
-    /// This revision was pending, and has failed now.
+    /// This pending revision was marked as failed.
     Interrupted(i64),
-    /// It was being uninstalled, and is now. Its history is kept.
+    /// The interrupted uninstallation of this revision was finished. The history is kept.
     Uninstalled(i64),
-    /// More than one revision was deployed, and only this one still is.
+    /// More than one revision was `deployed`; only this one still is.
     Superseded(i64),
 }

@@ -1,4 +1,4 @@
-//! The definitions in a chart's `crds/`: made before anything else, established, and never touched again.
+//! CRDs of a chart's `crds/` directory: created and established before other objects, never updated.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use super::operation::Operation;
 use crate::error::Error;
 use crate::render::{PoolAdmission, ReadyChart, RenderError, ReservedBytes};
 
-/// Definitions. Their memory is reserved until they are dropped.
+/// Parsed CRDs. Their memory stays reserved until they are dropped.
 #[derive(Default)]
 pub struct Definitions {
     pub objects: Vec<Object>,
     _reserved: Option<ReservedBytes>,
 }
 
-/// The definitions of a chart and of the subcharts that are wanted, as far as the cluster does not serve them. Mostly there
-/// are none, and then nothing is asked.
+/// Returns the CRDs of a chart and its enabled subcharts that the cluster does not serve yet. Makes no calls if the
+/// chart has no CRDs, the usual case.
 pub async fn missing(
     operation: &Operation<'_>,
     chart: &Arc<ReadyChart>,
@@ -55,7 +55,7 @@ pub async fn missing(
     Ok(Definitions { objects: missing.collect(), _reserved: reserved })
 }
 
-/// All definitions, parsed.
+/// Parses all CRDs.
 fn definitions(
     chart: &Chart,
     values: &Members,
@@ -63,14 +63,14 @@ fn definitions(
     budget: &Budget<'_>,
 ) -> Result<Vec<Object>, Error> {
     let settled = dependencies::prepare(chart, values, profile, budget, &mut Vec::new());
-    // What is wrong with the dependencies is for the rendering to tell, in Helm's words.
+    // Errors of dependencies are reported by the rendering, with Helm's messages.
     let Ok(settled) = settled else { return Ok(Vec::new()) };
     let mut objects = Vec::new();
     collect(&settled, &mut objects, budget)?;
     Ok(objects)
 }
 
-/// Makes definitions, and waits until the cluster serves what they define.
+/// Creates CRDs and waits until the cluster serves their kinds.
 pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(), Error> {
     let options = Options::new(Way::ServerSide { force_conflicts: false });
     let made =
@@ -81,7 +81,7 @@ pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(
     })
 }
 
-/// The text of all definitions of a chart and its subcharts.
+/// Total size of the CRD files of a chart and its subcharts.
 fn bytes(chart: &Chart) -> usize {
     let own = chart.crds().map(|file| file.data.len());
     own.chain(chart.dependencies.iter().map(bytes)).fold(0, usize::saturating_add)
@@ -95,7 +95,7 @@ fn collect(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Res
     for file in chart.crds() {
         let wrong =
             |why: &str| Error::Crd { file: file.name.to_string(), why: why.to_owned(), kind: Kind::Invalid };
-        // Two bytes of YAML can be a value; its punctuation tells how many there are at most.
+        // A value takes at least two bytes of YAML; the number of punctuation characters bounds the number of values.
         let marks = file.data.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
         let counted = budget.take_values(marks.saturating_add(file.data.len() / VALUE_BYTES));
         counted.map_err(|why| wrong(&format!("definitions of chart {}: {why}", chart.metadata.name)))?;
@@ -109,7 +109,7 @@ fn collect(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Res
     chart.dependencies.iter().try_for_each(|child| collect(child, objects, budget))
 }
 
-/// Whether the cluster serves every kind that a definition makes.
+/// Whether the cluster serves every version of the kind that a CRD defines.
 fn is_served(definition: &Object, discovery: &Discovery) -> bool {
     let spec = &definition.value()["spec"];
     let (Some(group), Some(kind)) = (spec["group"].as_str(), spec["names"]["kind"].as_str()) else {

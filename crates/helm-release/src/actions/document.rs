@@ -1,4 +1,4 @@
-//! The manifest of a record as a text of documents, each with the file that it came from.
+//! Manifest text of a record: YAML documents, each with the template it came from.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use helm_template::value::Str;
 use helm_template::{json, yaml};
 use kube_apply::Object;
 
-/// One document as Helm writes it into a record.
+/// Appends one document in Helm's record format.
 pub fn write(text: &mut String, source: &str, content: &str) {
-    // A String takes whatever is written to it.
+    // Writing to a `String` cannot fail.
     let _ = write!(text, "---\n# Source: {source}\n{content}\n");
 }
 
-/// Cuts a text where its documents begin. What comes out, put together, is the text again.
+/// Splits a text at document separators. The concatenated parts equal the input.
 pub fn cut(text: &str) -> Vec<&str> {
     let mut documents = Vec::new();
     let (mut begin, mut at) = (0, 0);
@@ -29,7 +29,7 @@ pub fn cut(text: &str) -> Vec<&str> {
     documents
 }
 
-/// An object as `toYaml` would write it, without the line break at its end.
+/// Serializes an object as `toYaml` does, without the trailing line break.
 pub fn yaml(object: &Object) -> Result<String, Str> {
     let data = json::parse(object.value().to_string())?;
     let text = yaml::write(&data).map_err(|error| Str::from(error.to_string()))?;

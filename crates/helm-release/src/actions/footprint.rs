@@ -1,4 +1,5 @@
-//! What a release may have in the cluster, by the records of it; and which records can be forgotten. Pure.
+//! Inventory: the objects that a release may have in the cluster according to its records, and the revisions that can
+//! be pruned. Pure: no I/O, no clock.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,7 @@ use kube_apply::{Id, Object, ParseError};
 use super::plan::{self, Entry};
 use crate::record::Record;
 
-/// The objects of all these records, each once and as the first of them has it.
+/// Objects of all given records, without duplicates. The first record with an object wins.
 pub fn objects<'r>(
     records: impl IntoIterator<Item = &'r Record>,
     namespace: &str,
@@ -21,16 +22,16 @@ pub fn objects<'r>(
     Ok(all)
 }
 
-/// Which object it is if it is written into that namespace.
+/// Id of an object when it is applied to that namespace.
 pub fn id(object: &Object, namespace: &str) -> Id {
     let id = object.id();
     Id { namespace: Some(id.namespace.unwrap_or_else(|| namespace.to_owned())), ..id }
 }
 
-/// What of a history is given up to make room, so that with one more there are at most `max`. 0 is no limit.
+/// Revisions to prune so that one more fits into `max`. 0 is no limit.
 ///
-/// The newest deployed one stays, as in Helm. So does one that failed and whose objects nobody else remembers: whoever is
-/// to take them away must find them.
+/// The newest deployed revision stays, as in Helm. A failed revision also stays if it has objects that no other kept
+/// revision records: uninstallation must find them.
 pub fn outdated(history: &[Entry], max: usize, ids: impl Fn(i64) -> BTreeSet<Id>) -> Vec<i64> {
     let Some(room) = max.checked_sub(1) else { return Vec::new() };
     let deployed = plan::deployed(history);
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(names, ["ConfigMap a", "ConfigMap b", "ConfigMap c"]);
     }
 
-    /// What goes of a history in which each revision has the objects of the letters.
+    /// Runs `outdated` on a history in which each letter is an object of that revision.
     fn gone(history: &[(Status, &str)], max: usize) -> Vec<i64> {
         let entries: Vec<Entry> = (1..).zip(history.iter().map(|(status, _)| *status)).collect();
         let ids = |revision: i64| {

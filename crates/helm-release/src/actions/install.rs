@@ -1,4 +1,4 @@
-//! Installing a release.
+//! Installs a release.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::render::{RenderError, Rendering, What};
 use crate::storage::{StorageError, labels};
 use crate::trust::Origin;
 
-/// A record to be, and the objects that it tells of.
+/// A rendered record and its parsed objects.
 pub(super) struct Draft {
     pub record: Record,
     pub objects: Vec<Object>,
@@ -28,7 +28,7 @@ pub(super) struct Draft {
 }
 
 impl Helm {
-    /// Makes a release. Its record; of a dry run the one that would be.
+    /// Installs a release. Returns its record; for a dry run, the record that would be written.
     pub async fn install(&self, ask: &Install<'_>) -> Result<Record, Error> {
         names::check(&ask.name).map_err(|why| Error::Name(format!("release name check failed: {why}")))?;
         check_labels(&ask.labels)?;
@@ -41,7 +41,7 @@ impl Helm {
     }
 }
 
-/// Helm's own labels are nobody else's.
+/// Rejects user labels with Helm's reserved keys.
 pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
     if !labels::are_free(labels) {
         return Err(StorageError::SystemLabel { system: labels::SYSTEM }.into());
@@ -53,12 +53,12 @@ impl Operation<'_> {
     async fn install_new(&self, ask: &Install<'_>) -> Result<Record, Error> {
         let history = self.history().await?;
         let revision = self.free_revision(&history, ask.replace).await?;
-        // Somebody's death may have been found out meanwhile.
+        // `free_revision` may have marked an interrupted revision as failed.
         let history = self.history_since(history).await?;
         self.install(ask, &history, revision).await
     }
 
-    /// The revision that a new release gets, if its name is free.
+    /// Returns the revision number of a new release. Fails if the name is in use.
     async fn free_revision(&self, history: &History, replace: bool) -> Result<i64, Error> {
         let view = history.view();
         let Some(&(last, mut status)) = view.last() else { return Ok(1) };
@@ -76,13 +76,13 @@ impl Operation<'_> {
         }
     }
 
-    /// The history as it is, if it was changed.
+    /// Reads the history again if it may have changed.
     async fn history_since(&self, history: History) -> Result<History, Error> {
         let pending = history.view().last().is_some_and(|(_, status)| status.is_pending());
         if pending { self.history().await } else { Ok(history) }
     }
 
-    /// What would be installed.
+    /// Dry run of an installation.
     async fn rehearse(&self, ask: &Install<'_>) -> Result<Record, Error> {
         let mut draft = self.draft_install(ask, 1).await?;
         if ask.run.dry_run == DryRun::Server {
@@ -94,7 +94,7 @@ impl Operation<'_> {
         Ok(draft.record)
     }
 
-    /// Makes the namespace if it is wanted and not there; not before it is known that the chart can be installed.
+    /// Creates the namespace if requested and missing, once the chart is known to be installable.
     pub async fn make_namespace(&self, ask: &Install<'_>) -> Result<(), Error> {
         if !ask.create_namespace {
             return Ok(());
@@ -128,7 +128,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Installs a release that is held.
+    /// Installs a release. The caller holds its lock.
     pub async fn install(
         &self,
         ask: &Install<'_>,
@@ -195,13 +195,13 @@ impl Operation<'_> {
         Error::Failed { said, kind, record }
     }
 
-    /// Makes the definitions that are missing, once the values are known to be right and there is room.
+    /// Creates the missing CRDs, once values and capacity have been checked.
     async fn make_crds(&self, ask: &Install<'_>, before: &ExistingObjects) -> Result<(), Error> {
         let missing = crds::missing(self, &ask.chart, &ask.values, self.helm.profile).await?;
         if missing.objects.is_empty() {
             return Ok(());
         }
-        // Templates may ask for what is about to be defined, so what they complain of does not count yet.
+        // Templates may look up kinds that these CRDs define, so rendering errors are ignored here.
         match self.draft_install(ask, 1).await {
             Ok(Draft { objects, mask, .. }) => self.fits("install", before, &objects, &mask).await?,
             Err(
@@ -226,7 +226,7 @@ impl Operation<'_> {
     }
 
     async fn draft_install(&self, ask: &Install<'_>, revision: i64) -> Result<Draft, Error> {
-        // Helm tells templates of revision 1 whatever is in the history.
+        // Helm renders an installation as revision 1, whatever the history holds.
         let rendering = self.render(ask, &self.what(ask)).await?;
         let now = self.helm.clock.now();
         let record = Record {
@@ -248,7 +248,7 @@ impl Operation<'_> {
         self.draft(record, rendering).await
     }
 
-    /// Puts a rendering into a record, after others have changed it.
+    /// Builds a record from a rendering and runs the post-renderer on it.
     pub async fn draft(&self, mut record: Record, rendering: Rendering) -> Result<Draft, Error> {
         record.manifest = rendering.manifest();
         record.info.notes = rendering.notes;
@@ -257,7 +257,7 @@ impl Operation<'_> {
         self.settle(record, Content::Rendered).await
     }
 
-    /// Lets others change what a record tells of.
+    /// Runs the post-renderer on the manifest and hooks of a record.
     pub async fn settle(&self, mut record: Record, content: Content) -> Result<Draft, Error> {
         if let Some(change) = self.run.post_render {
             let texts = Texts {

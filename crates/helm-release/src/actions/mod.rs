@@ -1,9 +1,16 @@
-//! The acts: what can be done with a release, each under the hold on its name.
+//! Helm's actions on a release. Every action that writes holds the lock of the release name.
 //!
-//! Modules in reading order: what can be asked ([`ask`]), what the history allows ([`plan`]), what may still be in the
-//! cluster ([`footprint`]), which values hold ([`values`]) and what others change in a rendering ([`post_render`]); then what
-//! all acts share ([`operation`]), and the acts themselves. Every act can be killed at any call: what it has written by then
-//! says what it was about, and [`recover`] or the next act goes on from there.
+//! A process may die at any call of an action: the records written so far describe the operation, and [`recover`] or
+//! the next action continues from there.
+//!
+//! Modules:
+//!
+//! - [`ask`]: options of every action
+//! - [`plan`]: decides the next step from the history of a release
+//! - [`footprint`]: objects that may be in the cluster
+//! - [`values`]: values of the next revision
+//! - [`post_render`]: changes rendered objects before they are written
+//! - [`operation`]: parts that all actions share; one module per action follows
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 

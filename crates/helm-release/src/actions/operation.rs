@@ -1,4 +1,5 @@
-//! What all acts share: one release, held, with its history; and the course of a revision from its first record to its last.
+//! Parts that all actions share: a locked release with its history, and the run of a revision from its first record
+//! to its last.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,17 +23,17 @@ use crate::render::share::Share;
 use crate::storage::{self, Storage, StorageError, Stored};
 use crate::trust::{LedgerError, Origin};
 
-/// What a revision says that somebody died over.
+/// Description of a revision whose operation died.
 const INTERRUPTED: &str = "operation interrupted";
 
-/// So long a revision of somebody who does not hold releases as we do is taken to be in the making: as long as Helm waits
-/// where nobody says otherwise.
+/// Grace period for a pending revision of a client that uses no Lease: within it the operation counts as running.
+/// Equals Helm's default timeout.
 const FOREIGN_GRACE: Duration = Duration::from_mins(5);
 
-/// The longest timeout. A longer one counts as this.
+/// Upper bound of timeouts; longer ones are capped.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// One release that is being acted on.
+/// One action on one release.
 pub(super) struct Operation<'o> {
     pub helm: &'o Helm,
     pub name: &'o str,
@@ -40,16 +41,16 @@ pub(super) struct Operation<'o> {
     pub run: &'o Run<'o>,
     pub storage: Storage,
     pub target: Target,
-    /// For the content of records that are not trusted.
+    /// Target for the content of untrusted records.
     pub foreign: Target,
 }
 
-/// The objects that may be in the cluster, by who vouches for the records that name them.
+/// Objects that may be in the cluster, by trust in the records that name them.
 #[derive(Default)]
 pub(super) struct ExistingObjects {
-    /// Named by a record that we made.
+    /// Named by a trusted record.
     pub own: Vec<Object>,
-    /// Named by other records only.
+    /// Named by untrusted records only.
     pub foreign: Vec<Object>,
 }
 
@@ -59,7 +60,7 @@ impl ExistingObjects {
     }
 }
 
-/// What was found of a release.
+/// Revisions of a release.
 pub(super) struct History {
     entries: Vec<storage::Entry>,
 }
@@ -70,18 +71,18 @@ impl<'o> Operation<'o> {
         Self { helm, name, namespace, run, storage, target, foreign: helm.foreign_target(namespace) }
     }
 
-    /// The target of the release's own identity, which leaves reserved objects alone.
+    /// The target of the release's own identity, without writes to reserved objects.
     pub fn target_without_reserved(&self) -> Target {
         Target { reserved: self.target.reserved.without_client(), ..self.target.clone() }
     }
 
-    /// The target that definitions of `crds/` are written on: with the client of reserved objects where there is one.
+    /// The target for CRDs of `crds/`: uses the client of reserved objects where there is one.
     pub fn target_of_definitions(&self) -> Target {
         let client = self.target.reserved.client().unwrap_or(&self.target.client);
         Target::new(client.clone(), self.target.discovery.clone(), self.namespace)
     }
 
-    /// The target that hooks and manifests of a stored record are executed on.
+    /// Returns the target that executes hooks and manifests of a stored record.
     pub fn target_of(&self, record: &Record) -> &Target {
         match self.helm.origin(record) {
             Origin::Own => &self.target,
@@ -89,12 +90,12 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// For heavy work on manifests of this release.
+    /// Share of the worker pool for parsing manifests of this release.
     pub fn share(&self) -> Share {
         self.helm.share(self.namespace)
     }
 
-    /// The objects of all these records, each once and as the first of them has it.
+    /// Objects of all given records, without duplicates. The first record with an object wins.
     async fn objects(&self, records: Vec<Record>, which: &'static str) -> Result<Vec<Object>, Error> {
         let bytes = records.iter().map(|record| record.manifest.len()).fold(0, usize::saturating_add);
         let namespace = self.namespace.to_owned();
@@ -115,18 +116,18 @@ impl<'o> Operation<'o> {
         Ownership { take: self.run.take_ownership, ..Ownership::new(self.name, self.namespace) }
     }
 
-    /// How the objects of this release are written.
+    /// Apply options for the objects of this release.
     pub fn options(&self, way: Way) -> Options {
         Options { force_replace: self.run.force_replace, ..Options::new(way).owned_by(self.ownership()) }
     }
 
-    /// How objects are taken away; waited for if asked to.
+    /// Remove options; waits for the removal if the action waits.
     pub fn removal(&self) -> Removal {
         let wait_until = (self.run.wait != Wait::HookOnly).then(|| self.deadline());
         Removal { ownership: Some(self.ownership()), wait_until, ..Removal::default() }
     }
 
-    /// How objects are written, and what the record says of it. `like` is the revision that decides if nobody else does.
+    /// Returns the apply strategy and the method to record. `like` decides in [`Applying::Auto`].
     pub fn way(&self, like: Option<&Record>) -> (Way, Option<ApplyMethod>) {
         let server_side = Way::ServerSide { force_conflicts: self.run.force_conflicts };
         let method = like.map(|record| record.apply_method);
@@ -134,13 +135,13 @@ impl<'o> Operation<'o> {
             (Applying::ServerSide, _) | (Applying::Auto, None | Some(Some(ApplyMethod::ServerSide))) => {
                 (server_side, Some(ApplyMethod::ServerSide))
             }
-            // Helm 3's stays Helm 3's.
+            // A release of Helm 3 stays in Helm 3's format.
             (Applying::Helm3, _) | (_, Some(None)) => (Way::ThreeWay, None),
             _ => (Way::ThreeWay, Some(ApplyMethod::ClientSide)),
         }
     }
 
-    /// Looks at everything that is to be written, and refuses what is somebody else's. Nothing is written.
+    /// Plans the writes and rejects objects that the release does not own. Writes nothing.
     pub async fn look(
         &self,
         act: &'static str,
@@ -154,7 +155,7 @@ impl<'o> Operation<'o> {
         looked.map_err(|error| Error::Refused { act, kind: error.kind(), why: mask.over(&error.to_string()) })
     }
 
-    /// Refuses what there is no room for. Nothing is written.
+    /// Fails if the objects exceed the capacity. Writes nothing.
     pub async fn fits(
         &self,
         act: &'static str,
@@ -169,8 +170,8 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Whether nobody is at a revision any more that is being made, or taken away. We hold the release, so whoever else held it
-    /// for that has died; but somebody who holds nothing may be at work still.
+    /// Whether no client works on a pending revision any more. The caller holds the lock, so another lock holder must
+    /// have died; a client that uses no Lease counts as alive within [`FOREIGN_GRACE`].
     pub fn is_abandoned(&self, pending: &Stored) -> bool {
         let info = &pending.record.info;
         let begun = info.last_deployed.at().max(info.deleted.at());
@@ -178,7 +179,7 @@ impl<'o> Operation<'o> {
         pending.held || age.is_none_or(|age| age.unsigned_abs() >= FOREIGN_GRACE)
     }
 
-    /// Marks a revision as failed that somebody died over.
+    /// Marks an interrupted revision as failed.
     pub async fn interrupt(&self, mut pending: Stored) -> Result<Record, Error> {
         if !self.is_abandoned(&pending) {
             return Err(Error::Pending);
@@ -187,11 +188,11 @@ impl<'o> Operation<'o> {
         Ok(self.storage.update(&pending).await?.record)
     }
 
-    /// Marks revisions as superseded, but for one. What somebody else has marked meanwhile is as good.
+    /// Marks all deployed revisions as superseded except one. Concurrent changes and deletions are accepted.
     pub async fn supersede(&self, history: &History, except: i64) -> Result<(), StorageError> {
         let deployed =
             |entry: &&storage::Entry| entry.head.status == Status::Deployed && entry.head.revision != except;
-        // Gathered first: a filter in the loop would keep whoever waits for it to one thread.
+        // Collected first: a lazy filter across the await points would make the future `!Send`.
         for entry in history.entries.iter().filter(deployed).collect::<Vec<_>>() {
             let mut stored = self.storage.open_to_finish(entry).await?;
             stored.record.info.status = Status::Superseded;
@@ -214,8 +215,8 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Writes the first record of a revision, after making room for it. Content of our own is entered in the ledger before
-    /// the record exists, so that no crash leaves a record of ours that is not trusted.
+    /// Writes the first record of a revision after pruning the history. Our own content is entered in the ledger
+    /// before the record exists, so that a crash cannot leave an own record that is not trusted.
     pub async fn begin(
         &self,
         history: &History,
@@ -223,7 +224,7 @@ impl<'o> Operation<'o> {
         origin: Origin,
         restored: Option<i64>,
     ) -> Result<Stored, Error> {
-        // Helm's own limits hold before anything is given up for it.
+        // Size limits are checked before any old revision is deleted.
         self.storage.plan(record).await?;
         let outdated = self.outdated(history).await?;
         if let Some(trust) = self.helm.trust.as_ref().filter(|_| origin == Origin::Own) {
@@ -261,7 +262,8 @@ impl<'o> Operation<'o> {
         Ok(history.entries.iter().filter(|entry| gone.contains(&entry.head.revision)).collect())
     }
 
-    /// The objects that may be in the cluster, as `first` has them where it does; trusted records come before others.
+    /// Returns the objects that may be in the cluster. For duplicates the version of `first` wins, and trusted
+    /// records win over others.
     pub async fn standing(&self, history: &History, first: i64) -> Result<ExistingObjects, Error> {
         let view = history.view();
         let mut revisions: Vec<i64> = plan::footprint(&view).iter().map(|(revision, _)| *revision).collect();
@@ -281,8 +283,8 @@ impl<'o> Operation<'o> {
         Ok(ExistingObjects { own, foreign })
     }
 
-    /// Removes objects that only untrusted records name and that are not wanted any more. What the untrusted identity may not
-    /// remove stays: such a record must not keep a release from being upgraded.
+    /// Removes obsolete objects that only untrusted records name. Objects that the untrusted identity may not remove
+    /// stay: such a record must not block upgrades.
     async fn prune_foreign(
         &self,
         before: &ExistingObjects,
@@ -315,7 +317,8 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Removes all objects of a release, those of untrusted records as the untrusted identity. All are tried.
+    /// Removes all objects of a release. Those of untrusted records are removed as the untrusted identity. A failure
+    /// does not stop the removal of the others.
     pub async fn remove(
         &self,
         standing: &ExistingObjects,
@@ -339,7 +342,7 @@ impl<'o> Operation<'o> {
         if failures.is_empty() { Ok(removed) } else { Err(kube_apply::RemoveError { failures, removed }) }
     }
 
-    /// What the records tell of that nobody is taking away.
+    /// Ids of all recorded objects; empty while the release is being uninstalled.
     async fn told(&self) -> Result<BTreeSet<Id>, Error> {
         let history = self.history().await?;
         let last = history.view().last().map(|&(revision, status)| (revision, status));
@@ -350,7 +353,7 @@ impl<'o> Operation<'o> {
         Ok(standing.all().iter().map(|object| footprint::id(object, self.namespace)).collect())
     }
 
-    /// Waits until objects are ready, if asked to.
+    /// Waits until objects are ready, if the action waits.
     async fn ready(&self, target: &Target, objects: &[Object], tell: &dyn Tell) -> Result<(), Cause> {
         let strategy = match (self.run.wait, self.run.wait_for_jobs) {
             (Wait::HookOnly, _) => return Ok(()),
@@ -373,27 +376,28 @@ impl History {
         &self.entries
     }
 
-    /// A revision that is in it.
+    /// Loads one revision of the history.
     pub async fn open(&self, operation: &Operation<'_>, revision: i64) -> Result<Stored, Error> {
         let entry = self.entries.iter().find(|entry| entry.head.revision == revision);
         Ok(operation.storage.open(entry.ok_or(Error::NoRevision(revision))?).await?)
     }
 }
 
-/// A revision on its way: its record as it was last written, and how its objects are written.
+/// Run of a revision: its last written record and how its objects are written.
 pub(super) struct Course<'c> {
     pub operation: &'c Operation<'c>,
-    /// As the identity that may execute the content of the record.
+    /// Target of the identity that may execute the content of the record.
     pub target: &'c Target,
     pub stored: Stored,
-    /// What it is made of.
+    /// Objects of the revision.
     pub objects: &'c [Object],
     pub way: Way,
     pub mask: Mask,
 }
 
 impl Course<'_> {
-    /// Hooks, objects, readiness, hooks. `looked` is what was seen before the record was written.
+    /// Runs pre hooks, applies the objects, waits for readiness, runs post hooks. `looked` is the plan made before
+    /// the record was written.
     pub async fn run(
         &mut self,
         events: [Event; 2],
@@ -403,7 +407,7 @@ impl Course<'_> {
     ) -> Result<(), Cause> {
         let [first, last] = events;
         let ran = self.hooks(first).await?;
-        // What hooks made may be among the objects.
+        // Hooks may have created some of the objects, so plan again.
         let looked = if ran == 0 {
             looked
         } else {
@@ -424,7 +428,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Runs the hooks of an event, if they are wanted at all. How many there were.
+    /// Runs the hooks of an event unless hooks are disabled. Returns their number.
     pub async fn hooks(&mut self, event: Event) -> Result<usize, Cause> {
         if !self.operation.run.hooks {
             return Ok(0);
@@ -442,7 +446,7 @@ impl Course<'_> {
         ran.map_err(|error| Cause::Hook { event, error })
     }
 
-    /// The revision is what the release is: the others are so no more.
+    /// Marks this revision as deployed and the others as superseded.
     pub async fn deployed(&mut self, history: &History, description: &str) -> Result<(), StorageError> {
         let revision = self.stored.record.version;
         self.operation.supersede(history, revision).await?;
@@ -452,15 +456,15 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The revision has failed. `said` is what the record says of it.
+    /// Marks this revision as failed. `said` becomes its description.
     pub async fn failed(&mut self, said: &str) -> Result<(), StorageError> {
         self.stored.record.set_status(Status::Failed, self.mask.over(said));
         self.stored = self.operation.storage.update(&self.stored).await?;
         Ok(())
     }
 
-    /// The record was changed or deleted by somebody else. What was written for it is taken away unless a record tells of it:
-    /// whoever took the release off, or made another of it, may not have seen it.
+    /// Cleans up after another client changed or deleted the record. Removes the written objects that no record
+    /// names: the other client may have uninstalled or replaced the release without seeing them.
     pub async fn overtaken(&self) -> Error {
         let Operation { name, namespace, run, .. } = self.operation;
         let overtaken = Error::Overtaken { name: (*name).to_owned() };

@@ -1,23 +1,22 @@
-//! What the history of a release allows. Pure.
+//! Decides the next step from the history of a release. Pure: no I/O, no clock.
 //!
-//! An upgrade starts from any state that a record can be in; [`plan`] is the table of where each leads. The order of revisions is
-//! the order of the history, oldest first.
+//! An upgrade can start from any status; [`plan`] is the decision table. Revisions are ordered oldest first.
 
 use crate::record::Status;
 
-/// One revision.
+/// Revision number and status.
 pub type Entry = (i64, Status);
 
-/// What is done next to make a release what it should be.
+/// Next step towards the desired release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// There is nothing, or nothing but history.
+    /// No release, or only an uninstalled one with kept history.
     Install { revision: i64 },
-    /// Against what `base` left behind.
+    /// Upgrade from the objects of revision `base`.
     Upgrade { revision: i64, base: i64 },
-    /// Somebody died over it: it has failed, and the plan is made again.
+    /// The operation on this revision died. It is marked as failed, then the plan is made again.
     Interrupted { revision: i64 },
-    /// Somebody died over it, or a hook failed: it is finished first, and the plan made again.
+    /// The uninstallation died or one of its hooks failed. It is finished first, then the plan is made again.
     FinishUninstall { revision: i64 },
 }
 
@@ -36,18 +35,18 @@ pub fn plan(history: &[Entry]) -> Step {
     }
 }
 
-/// The revision after this one. One after the highest is refused when its record is written.
+/// The next revision number. A number above the maximum is rejected when its record is written.
 pub fn next(last: i64) -> i64 {
     last.saturating_add(1)
 }
 
-/// The newest revision that is deployed.
+/// The newest deployed revision.
 pub fn deployed(history: &[Entry]) -> Option<i64> {
     newest(history, Status::Deployed)
 }
 
-/// The revision that somebody can go back to after a failure: there is no telling of an older one whether it ever succeeded, but
-/// one that failed is superseded only by one that succeeded.
+/// The revision to roll back to after a failure: the newest deployed or superseded one. A superseded revision may
+/// have failed once, but only a successful revision supersedes it.
 pub fn succeeded(history: &[Entry]) -> Option<i64> {
     let good = |&&(_, status): &&Entry| matches!(status, Status::Deployed | Status::Superseded);
     history.iter().rev().find(good).map(|&(revision, _)| revision)
@@ -57,8 +56,8 @@ fn newest(history: &[Entry], wanted: Status) -> Option<i64> {
     history.iter().rev().find(|(_, status)| *status == wanted).map(|&(revision, _)| revision)
 }
 
-/// The revisions whose objects may be in the cluster: the one that is deployed and all that came after it and failed. Helm
-/// looks at the first only, and forgets what the others made.
+/// Revisions whose objects may be in the cluster: the deployed one and all later failed ones. Helm considers the
+/// deployed one only and loses the objects of the others.
 pub fn footprint(history: &[Entry]) -> &[Entry] {
     let since_gone = history
         .iter()
@@ -102,7 +101,7 @@ mod tests {
         };
         assert_eq!(revisions(&[Superseded, Superseded, Deployed, Failed, Failed]), [3, 4, 5]);
         assert_eq!(revisions(&[Failed, Failed]), [1, 2]);
-        // Killed between the last two writes of an upgrade.
+        // The process died between the last two writes of an upgrade.
         assert_eq!(revisions(&[Superseded, Superseded, Failed]), [2, 3]);
         assert_eq!(revisions(&[Superseded, Uninstalled, Failed]), [3]);
         assert_eq!(revisions(&[Deployed, Uninstalled]), [0; 0]);

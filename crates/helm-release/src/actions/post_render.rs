@@ -1,7 +1,7 @@
-//! What others change in a rendering before it is written.
+//! Runs a post-renderer on rendered manifests and hooks.
 //!
-//! They see objects, manifests and hooks alike, and not text. A document whose objects come back as they were stays as it was
-//! to the byte; only what was changed is written anew.
+//! The post-renderer receives parsed objects, not text. A document whose objects come back unchanged keeps its exact
+//! bytes; only changed objects are serialized again.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -18,13 +18,13 @@ use crate::record::HookRecord;
 use crate::render::RenderError;
 use crate::render::share::Share;
 
-/// What was rendered, as a record has it.
+/// Rendered texts in the form of a record.
 pub struct Texts {
     pub manifest: String,
     pub hooks: Vec<HookRecord>,
 }
 
-/// A document of the manifest or a hook, and the objects in it.
+/// A document of the manifest, or a hook, with its objects.
 struct Document {
     place: Place,
     objects: Vec<Object>,
@@ -35,13 +35,13 @@ enum Place {
     Hook(usize),
 }
 
-/// The objects that came back, by what they are.
+/// Returned objects by id and whether they are hooks.
 struct Back(HashMap<(Id, bool), VecDeque<(usize, Object)>>);
 
 const HOOK: &str = "helm.sh/hook";
 
-/// The manifest and the hooks as `change` leaves them. Large ones are parsed and written with `share`, and their objects are
-/// reserved there meanwhile.
+/// Returns manifest and hooks as changed by `change`. Large texts are parsed and written on the pool of `share`;
+/// their objects are reserved there for the duration.
 pub async fn post_render(
     texts: Texts,
     change: &dyn PostRender,
@@ -63,7 +63,7 @@ pub async fn post_render(
     assembled.map_err(RenderError::from)?.map_err(Error::PostRender)
 }
 
-/// What is written of the objects that came back.
+/// Builds the texts from the returned objects.
 fn assemble(
     texts: &Texts,
     documents: &[Document],
@@ -80,7 +80,7 @@ fn assemble(
             Place::Manifest(range) if same => {
                 outcome.texts.manifest.push_str(&texts.manifest[range.clone()]);
             }
-            // A hook that is not known by its annotation any more is a manifest, and the other way round.
+            // An object that lost its hook annotation becomes a manifest, and one that gained it becomes a hook.
             _ => found.into_iter().flatten().try_for_each(|object| outcome.add(&object))?,
         }
     }
@@ -122,7 +122,7 @@ impl Back {
         self.0.get_mut(&Self::key(object))?.pop_front().map(|(_, object)| object)
     }
 
-    /// What nobody asked for, in the order in which it came back.
+    /// Objects that no document claimed, in the order returned.
     fn rest(self) -> Vec<Object> {
         let mut rest: Vec<_> = self.0.into_values().flatten().collect();
         rest.sort_by_key(|(at, _)| *at);
@@ -136,7 +136,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Adds an object that is new or was changed, as whatever it says it is.
+    /// Adds a new or changed object as manifest or hook, by its annotations.
     fn add(&mut self, object: &Object) -> Result<(), String> {
         let name = object.source.as_deref().unwrap_or("post-render.yaml").into();
         let content = Bytes::from(document::yaml(object).map_err(|why| why.to_string())?);

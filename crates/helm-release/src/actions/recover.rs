@@ -1,4 +1,4 @@
-//! Bringing to an end what somebody died over.
+//! Recovers releases whose operation was interrupted.
 
 use helm_engine::names;
 
@@ -10,12 +10,12 @@ use crate::helm::Helm;
 use crate::record::Status;
 
 impl Helm {
-    /// Leaves a release in a state that it can stay in: nothing pending, and at most one revision deployed. What is
-    /// under way is not touched.
+    /// Brings a release into a stable state: no pending revision and at most one deployed. Running operations are not
+    /// touched.
     pub async fn recover(&self, namespace: &str, name: &str, run: &Run<'_>) -> Result<Recovered, Error> {
         names::check(name).map_err(Error::Name)?;
         let operation = Operation::new(self, namespace, name, run);
-        // Mostly there is nothing to do, and nobody has to be kept waiting for that.
+        // Usually there is nothing to recover; check before taking the lock.
         let view = operation.history().await?.view();
         if is_sound(&view) {
             return Ok(Recovered::Nothing);

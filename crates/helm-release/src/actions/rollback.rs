@@ -1,4 +1,4 @@
-//! Going back to what a release was.
+//! Rolls a release back to an earlier revision.
 
 use helm_engine::{Event, names};
 use kube_apply::{Applied, remove};
@@ -12,11 +12,11 @@ use crate::helm::Helm;
 use crate::record::{Info, Record, Status};
 use crate::trust::Origin;
 
-/// So long may be what somebody says of it.
+/// Maximum length of a description in characters.
 const LONGEST: usize = 256;
 
 impl Helm {
-    /// Goes back to a revision. The record of the new one; of a dry run the one that would be.
+    /// Rolls back to a revision. Returns the new record; for a dry run, the record that would be written.
     pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
         names::check(&ask.name)
             .map_err(|_| Error::Name(format!("prepareRollback: Release name is invalid: {}", ask.name)))?;
@@ -37,7 +37,7 @@ impl Helm {
 }
 
 impl Operation<'_> {
-    /// Rolls back a release that is held.
+    /// Rolls back a release. The caller holds its lock.
     pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
         let history = loop {
             let history = self.history().await?;
@@ -52,7 +52,7 @@ impl Operation<'_> {
         };
         let (Draft { record, objects, mask }, origin) = self.draft_rollback(ask, &history).await?;
         let restored = Self::restored(ask, &history)?;
-        // The content was not rendered in this operation: reserved objects stay as they are.
+        // The content was not rendered in this operation, so reserved objects are not written.
         let own = self.target_without_reserved();
         let target = if origin == Origin::Own { &own } else { &self.foreign };
         let (way, _) = self.way(Some(&record));
@@ -104,13 +104,13 @@ impl Operation<'_> {
         Error::Failed { said, kind, record: Box::new(course.stored.record) }
     }
 
-    /// The revision that a rollback goes back to.
+    /// The revision to restore.
     fn restored(ask: &Rollback<'_>, history: &History) -> Result<i64, Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
         Ok(if ask.revision == 0 { last.head.revision.saturating_sub(1) } else { ask.revision })
     }
 
-    /// The revision to be: what an old one was, under a new number; and where that content comes from.
+    /// Builds the new revision from the content of an old one. Also returns the origin of that content.
     async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<(Draft, Origin), Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
         let to = Self::restored(ask, history)?;

@@ -1,4 +1,4 @@
-//! Running the tests of a release.
+//! Runs the tests of a release.
 
 use helm_engine::{Event, names};
 
@@ -11,7 +11,7 @@ use crate::record::Record;
 use kube_apply::Mask;
 
 impl Helm {
-    /// Runs the tests of the newest revision, which keeps how they went.
+    /// Runs the tests of the newest revision and stores their results in its record.
     pub async fn test(&self, ask: &Test<'_>) -> Result<Record, Error> {
         names::check(&ask.name)
             .map_err(|_| Error::Name(format!("releaseTest: Release name is invalid: {}", ask.name)))?;

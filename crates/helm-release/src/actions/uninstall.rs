@@ -1,4 +1,4 @@
-//! Taking a release away, with all that its records tell of.
+//! Uninstalls a release with all objects of its records.
 
 use helm_engine::{Event, names};
 use kube::api::PropagationPolicy;
@@ -13,13 +13,13 @@ use crate::record::Status;
 use crate::storage::{StorageError, Stored};
 
 const UNDERWAY: &str = "Deletion in progress (or silently failed)";
-/// What helps where objects of an untrusted record cannot be removed.
+/// Hint for the user when objects of an untrusted record cannot be removed.
 const UNTRUSTED: &str = " (Longshore did not make all Helm records of this release, so that some of its objects are removed \
      with the rights of the namespace's deployer: upgrade the release, or force its deletion)";
 const COMPLETE: &str = "Uninstallation complete";
 
 impl Helm {
-    /// Takes a release away.
+    /// Uninstalls a release.
     pub async fn uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
         names::check(&ask.name)
             .map_err(|_| Error::Name(format!("uninstall: Release name is invalid: {}", ask.name)))?;
@@ -27,7 +27,8 @@ impl Helm {
         if ask.run.dry_run != DryRun::No {
             return Box::pin(operation.rehearse_uninstall(ask)).await;
         }
-        // A namespace that is gone, or going, takes no Lease; it has no records either, or soon will not.
+        // A missing or terminating namespace accepts no Lease. Without records there is nothing to uninstall and no
+        // lock is needed.
         let history = operation.history().await?;
         if history.entries().is_empty() {
             return operation.nothing(ask);
@@ -55,7 +56,7 @@ impl Operation<'_> {
         Ok(outcome(last, removed.kept))
     }
 
-    /// Uninstalls a release that is held.
+    /// Uninstalls a release. The caller holds its lock.
     pub async fn uninstall(&self, ask: &Uninstall<'_>) -> Result<Uninstalled, Error> {
         let history = self.history().await?;
         let Some(last) = history.entries().last() else { return self.nothing(ask) };
@@ -72,7 +73,7 @@ impl Operation<'_> {
         if underway && !ask.interrupts && !self.is_abandoned(&last) {
             return Err(Error::Pending);
         }
-        // Told first: whoever finds it after us knows what to finish.
+        // The status is written first, so that an interrupted uninstallation can be finished later.
         if status != Status::Uninstalling {
             last.record.set_status(Status::Uninstalling, UNDERWAY);
             last.record.info.deleted = self.helm.clock.now().into();
@@ -82,7 +83,7 @@ impl Operation<'_> {
         let objects = standing.all();
         let mask = Mask::new(&objects, &self.run.sensitive);
         let (way, _) = self.way(Some(&last.record));
-        // What is in memory from here on is what runs.
+        // From here on the record in memory is executed, not one read again.
         let target = self.target_of(&last.record);
         let mut course = Course { operation: self, target, stored: last, objects: &objects, way, mask };
         if let Err(cause) = course.hooks(Event::PreDelete).await {
@@ -96,7 +97,7 @@ impl Operation<'_> {
             }
             error
         })?;
-        // Everything is gone by now, so what fails in the end does not bring the records back.
+        // All objects are removed by now, so a failing post-delete hook does not keep the records.
         let late = course.hooks(Event::PostDelete).await.err();
 
         let said = self.run.description.as_deref().unwrap_or(COMPLETE);
@@ -116,7 +117,8 @@ impl Operation<'_> {
         }
     }
 
-    /// Finishes what somebody began. Its history is kept: nobody knows any more whether it was to be.
+    /// Finishes an interrupted uninstallation. Keeps the history, because it is not recorded whether it was to be
+    /// kept.
     pub async fn finish_uninstall(&self) -> Result<(), Error> {
         let ask = Uninstall {
             name: self.name.to_owned(),
@@ -147,7 +149,7 @@ impl Operation<'_> {
         }
     }
 
-    /// Deletes the records, the last one last: it tells that the others are to go.
+    /// Deletes the records, the newest one last: its status marks the others for deletion.
     async fn purge(&self, history: &History, last: &Stored) -> Result<(), StorageError> {
         for entry in history.entries() {
             if entry.head.revision != last.record.version {
@@ -159,7 +161,7 @@ impl Operation<'_> {
 }
 
 impl Course<'_> {
-    /// A hook before the deletion failed: nothing was deleted, and the record says how far it got.
+    /// A pre-delete hook failed: nothing was deleted. The error carries the record with the hook results.
     fn gave_up(self, cause: &Cause) -> Error {
         Error::Failed {
             said: self.mask.over(&cause.to_string()),

@@ -1,4 +1,4 @@
-//! Upgrading a release, from whatever state it is in.
+//! Upgrades a release from any status.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::render::What;
 use crate::trust::Origin;
 
 impl Helm {
-    /// Makes a release anew. Its record; of a dry run the one that would be.
+    /// Upgrades a release. Returns its record; for a dry run, the record that would be written.
     pub async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
         names::check(&ask.name).map_err(|_| Error::Name(format!("release name is invalid: {}", ask.name)))?;
         check_labels(&ask.labels)?;
@@ -33,7 +33,7 @@ impl Helm {
 }
 
 impl<'r> Upgrade<'r> {
-    /// The same where there is no release yet.
+    /// The installation used when the release does not exist.
     fn as_install(&self) -> Install<'r> {
         Install {
             name: self.name.clone(),
@@ -53,7 +53,7 @@ impl<'r> Upgrade<'r> {
 }
 
 impl Operation<'_> {
-    /// Goes on until there is something to upgrade, or nothing.
+    /// Finishes interrupted operations, then upgrades, or installs if requested. The caller holds the lock.
     pub async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
         loop {
             let history = self.history().await?;
@@ -185,7 +185,7 @@ impl Operation<'_> {
         })
     }
 
-    /// How what was created in vain goes: at once, and only if it is ours.
+    /// Remove options for objects created by a failed upgrade: only owned objects, without waiting.
     pub fn cleanup(&self) -> Removal {
         Removal { wait_until: None, ..self.removal() }
     }
@@ -228,7 +228,7 @@ impl Operation<'_> {
     }
 }
 
-/// Labels over labels; the value `null` removes one.
+/// Merges labels; the value `null` removes a label.
 fn merged(mut labels: BTreeMap<String, String>, over: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     labels.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
     labels.retain(|_, value| value != "null");

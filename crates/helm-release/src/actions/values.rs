@@ -1,4 +1,4 @@
-//! Which values hold after an upgrade.
+//! Values of the next revision of an upgrade.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::queries::coalesced;
 use crate::record::Record;
 use crate::render::ReadyChart;
 
-/// The values of the next revision, and the chart with the defaults that hold beneath them.
+/// Returns the values of the next revision, and the chart with the default values to use beneath them.
 pub fn settle(
     chart: &Arc<ReadyChart>,
     given: &Arc<Members>,
@@ -52,7 +52,7 @@ mod tests {
         chart
     }
 
-    /// The defaults beneath, and the values.
+    /// Returns the chart defaults and the values.
     fn settled(given: &str, how: Values) -> (Members, Members) {
         let old = ChartRecord::new(&chart(r#"{"a": 1, "b": {"c": 1, "d": 1}}"#), Profile::Helm4).unwrap();
         let current = Record { chart: old, config: members(r#"{"b": {"c": 2}}"#), ..Record::default() };
@@ -61,7 +61,7 @@ mod tests {
         (chart.chart().values.clone(), Members::clone(&values))
     }
 
-    /// As in Helm's table of flags: what each keeps of the values and of the old chart.
+    /// As in Helm's table of flags: the values and chart defaults that each flag keeps.
     #[test]
     fn each_way_keeps_what_helm_keeps() {
         let new = r#"{"a": 9, "b": {"c": 9, "e": 9}}"#;

@@ -1,10 +1,9 @@
-//! The chart inside a record.
+//! The chart inside a record, kept as JSON text.
 //!
-//! It is kept as the JSON that it is written as. A record that somebody else wrote keeps every field that it has, and
-//! the thousandth release of a chart costs no more than the text of the first, which all of them share, as they share
-//! what it was compressed to.
+//! A record written by another client keeps all of its fields. All releases of one chart share one text and its
+//! compressed form, so a further release costs no extra memory.
 //!
-//! Subcharts are not in it: Helm does not write them.
+//! Subcharts are not included: Helm does not write them.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Formatter};
@@ -27,23 +26,23 @@ use serde_json::{Map, Value};
 use super::codec;
 use super::wire::nothing;
 
-/// The annotation of a chart in a record whose templates and files were left out.
+/// Annotation of a chart in a record whose templates and files were left out.
 pub const LEFT_OUT: &str = "longshore.dev/left-out";
 
-/// A chart as a record holds it. Clones share it.
+/// A chart as stored in a record. Cheap to clone; clones share the text.
 #[derive(Clone, Default)]
 pub struct ChartRecord(Option<Arc<Inner>>);
 
 struct Inner {
-    /// JSON.
+    /// The chart as JSON.
     text: Box<str>,
-    /// `{"chart":`, the text, and a comma, as a member of a gzip stream.
+    /// `{"chart":`, the text and a comma, compressed as one member of a gzip stream.
     packed: OnceLock<Bytes>,
-    /// The same without templates and files.
+    /// The same chart without templates and files.
     less: OnceLock<ChartRecord>,
 }
 
-/// What one reads of a chart without unpacking it.
+/// Chart metadata that can be read without decoding the chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ChartHead {
@@ -67,7 +66,7 @@ pub struct ChartHead {
     pub dependencies: Vec<DependencyHead>,
 }
 
-/// A dependency that a chart names.
+/// A dependency in the chart metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct DependencyHead {
@@ -79,7 +78,7 @@ pub struct DependencyHead {
     pub repository: String,
 }
 
-/// The chart of a record that makes no sense.
+/// Error of a malformed chart in a record.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
     #[error("the chart in the record cannot be read: {0}")]
@@ -89,8 +88,8 @@ pub enum ChartError {
 }
 
 impl ChartRecord {
-    /// A chart as Helm would write it. `chart` is one whose dependencies are settled: their conditions and imports change
-    /// its metadata and values.
+    /// Serializes a chart as Helm does. `chart` must be processed for its dependencies: their conditions and imports
+    /// change its metadata and values.
     pub fn new(chart: &Chart, profile: Profile) -> Result<Self, Unwritable> {
         let text = write(chart, profile)?;
         Ok(Self::of_text(text.into()))
@@ -107,24 +106,24 @@ impl ChartRecord {
         }
     }
 
-    /// The JSON; nothing where a record has no chart.
+    /// The JSON text; `None` if the record has no chart.
     pub fn text(&self) -> Option<&str> {
         self.0.as_ref().map(|inner| &*inner.text)
     }
 
-    /// The bytes of its text.
+    /// Length of the text in bytes.
     pub fn weight(&self) -> usize {
         self.text().map_or(0, str::len)
     }
 
-    /// `{"chart":…,` compressed, once.
+    /// `{"chart":…,` compressed. Computed once.
     pub(super) fn packed(&self) -> Option<Bytes> {
         let inner = self.0.as_ref()?;
         let pack = || codec::gzip(&[b"{\"chart\":", inner.text.as_bytes(), b","]).into();
         Some(inner.packed.get_or_init(pack).clone())
     }
 
-    /// Its metadata. A chart that cannot be read has none.
+    /// The chart metadata; empty if the chart cannot be decoded.
     pub fn head(&self) -> ChartHead {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -135,7 +134,7 @@ impl ChartRecord {
         self.read::<Top>().map(|top| top.metadata).unwrap_or_default()
     }
 
-    /// `values.yaml`, as the dependencies left it.
+    /// The chart's `values.yaml` after dependency processing.
     pub fn values(&self) -> Result<Members, ChartError> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -146,7 +145,7 @@ impl ChartRecord {
         members(self.read::<Top<'_>>()?.values)
     }
 
-    /// All of it, without subcharts.
+    /// Decodes the whole chart, without subcharts.
     pub fn chart(&self, profile: Profile) -> Result<Chart, ChartError> {
         let top: Top<'_> = self.read()?;
         let mut draft = Draft::empty();
@@ -164,15 +163,15 @@ impl ChartRecord {
         })
     }
 
-    /// Without templates and files, which are marked as left out; made once.
+    /// The chart without templates and files, annotated as such. Computed once.
     pub(crate) fn without_files(&self) -> Self {
         let Some(inner) = &self.0 else { return self.clone() };
-        // A chart that is no chart has no files to leave out.
+        // A chart that cannot be decoded has no files to leave out.
         let less = || less(&inner.text).map_or_else(|| self.clone(), |text| Self::of_text(text.into()));
         inner.less.get_or_init(less).clone()
     }
 
-    /// Whether its templates and files were left out, because the record was too large.
+    /// Whether templates and files were left out because the record was too large.
     pub fn is_partial(&self) -> bool {
         self.head().annotations.contains_key(LEFT_OUT)
     }
@@ -183,7 +182,7 @@ impl ChartRecord {
     }
 }
 
-/// A chart without templates and files, and with the mark.
+/// Removes templates and files from the JSON of a chart and adds the annotation.
 fn less(text: &str) -> Option<String> {
     let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
     let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
@@ -250,7 +249,7 @@ fn write(chart: &Chart, profile: Profile) -> Result<String, Unwritable> {
         ("files".into(), file_list(&chart.files)),
     ]);
     if profile == Profile::Helm4 {
-        // Helm 4 always says it, though it is the beginning of time for charts without a schema.
+        // Helm 4 always writes this field; for charts without a schema it is Go's zero time.
         members.insert("schemamodtime".into(), Data::string("0001-01-01T00:00:00Z"));
     }
     json::write(&Data::Map(members), Style::Plain)

@@ -1,7 +1,7 @@
-//! From a record to the text in its Secret and back: base64 of gzip of JSON, as Helm's.
+//! Codec of records: base64 of gzip of JSON, as Helm stores them in a Secret.
 //!
-//! A gzip stream may have members one after the other, and Go reads them as one text. The chart is a member of its own,
-//! compressed once for all the records that hold it; the rest, which is small, is another.
+//! A gzip stream may consist of several members, which Go reads as one text. The chart is a member of its own,
+//! compressed once for all records that contain it; the rest, which is small, is another member.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ use super::hook::HookRecord;
 use super::wire::{self, nothing};
 use super::{ApplyMethod, Info, Record};
 
-/// How large a record may be that is unpacked. Real ones have some hundred kilobytes.
+/// Maximum decompressed size of a record. Real records have some hundred kilobytes.
 pub const MAX_UNPACKED: usize = 32 << 20;
 
-/// Helm asks for the best (9), which takes twice the time and saves a twentieth of the bytes.
+/// Helm uses level 9, which takes twice the time to save 5 % of the bytes.
 const LEVEL: Compression = Compression::new(6);
 
-/// A gzip stream begins so; older records are not compressed.
+/// Magic number of gzip. Older records are not compressed.
 const MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Why a text is no record.
+/// Error of decoding a record.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("it is not base64")]
@@ -40,19 +40,19 @@ pub enum DecodeError {
     Gzip(#[source] std::io::Error),
     #[error("it unpacks to more than {MAX_UNPACKED} bytes")]
     TooLarge,
-    /// In the words of the parser, which tell the place and no values.
+    /// The parser's position only: its message could repeat values.
     #[error("it is no JSON of a release: line {line}, column {column}")]
     Json { line: usize, column: usize },
     #[error("its values are no map")]
     Config,
 }
 
-/// What no JSON can say, such as values that are nested without end.
+/// The record cannot be written as JSON, for example because its values are nested too deeply.
 #[derive(Debug, thiserror::Error)]
 #[error("the record cannot be written: {0}")]
 pub struct EncodeError(String);
 
-/// All of a record; the chart is read only, because it is written beside the rest.
+/// Wire format of a record. The chart is only deserialized here; it is written as a separate gzip member.
 #[derive(Serialize, Deserialize)]
 struct Wire<'w> {
     #[serde(default, skip_serializing_if = "is_empty", deserialize_with = "nothing")]
@@ -86,16 +86,16 @@ fn has_none(hooks: &Cow<'_, [HookRecord]>) -> bool {
 }
 
 impl Record {
-    /// The text that stands in the Secret.
+    /// Encodes the record for its Secret.
     pub fn encode(&self) -> Result<String, EncodeError> {
         Ok(self.encode_measured()?.0)
     }
 
-    /// The text that stands in the Secret, and how long its JSON is.
+    /// Encodes the record for its Secret. Also returns the length of its JSON.
     pub(crate) fn encode_measured(&self) -> Result<(String, usize), EncodeError> {
         let rest = self.rest()?;
         let packed = match self.chart.packed() {
-            // The rest goes on where the chart ends: without the brace that opens it.
+            // The second member continues the JSON object, so its opening brace is dropped.
             Some(chart) => [&*chart, &gzip(&[&rest[1..]])].concat(),
             None => gzip(&[&rest]),
         };
@@ -103,7 +103,7 @@ impl Record {
         Ok((BASE64_STANDARD.encode(packed), chart.saturating_add(rest.len())))
     }
 
-    /// About how many bytes of text it has, for whoever works on all of it.
+    /// Approximate size of all texts, used to bound work on the whole record.
     pub fn bytes(&self) -> usize {
         let hooks = self.hooks.iter().map(|hook| hook.manifest.len());
         let config = self.config.iter().map(|(key, value)| data_bytes(value).saturating_add(key.len()));
@@ -111,7 +111,7 @@ impl Record {
         hooks.chain(config).chain(texts).fold(0, usize::saturating_add)
     }
 
-    /// All but the chart, as JSON.
+    /// JSON of all fields except the chart.
     fn rest(&self) -> Result<Vec<u8>, EncodeError> {
         let config = (!self.config.is_empty()).then(|| raw(&self.config)).transpose()?;
         let wire = Wire {
@@ -128,14 +128,14 @@ impl Record {
         serde_json::to_vec(&wire).map_err(|error| EncodeError(error.to_string()))
     }
 
-    /// What stands in a Secret, whoever wrote it. The labels are not in it.
+    /// Decodes the content of a Secret, written by any Helm client. User labels are not part of it.
     pub fn decode(text: &[u8]) -> Result<Self, DecodeError> {
         let bytes = BASE64_STANDARD.decode(text).map_err(DecodeError::Base64)?;
         let json = if bytes.starts_with(&MAGIC) { unpack(&bytes)? } else { bytes };
         Self::of_json(&json)
     }
 
-    /// The JSON inside of it all.
+    /// Decodes the JSON of a record.
     pub fn of_json(json: &[u8]) -> Result<Self, DecodeError> {
         let wire: Wire<'_> = serde_json::from_slice(json)
             .map_err(|error| DecodeError::Json { line: error.line(), column: error.column() })?;
@@ -158,7 +158,7 @@ impl Record {
         })
     }
 
-    /// As Helm would marshal it: what is in the Secret, in clear.
+    /// The decoded JSON as Helm marshals it.
     pub fn to_json(&self) -> Result<String, EncodeError> {
         let rest = String::from_utf8(self.rest()?).map_err(|error| EncodeError(error.to_string()))?;
         Ok(match self.chart.text() {
@@ -180,7 +180,7 @@ fn data_bytes(data: &Data) -> usize {
     }
 }
 
-/// How many bytes a record unpacks to, where it is fewer than `limit`; of a larger one about how many, without unpacking it.
+/// Decompressed size of a record if below `limit`. For larger ones an estimate, without decompressing them.
 pub(crate) fn unpacked_bytes(text: &[u8], limit: usize) -> usize {
     let about = text.len().saturating_mul(8).clamp(limit, MAX_UNPACKED);
     if text.len() >= limit {
@@ -192,7 +192,7 @@ pub(crate) fn unpacked_bytes(text: &[u8], limit: usize) -> usize {
     match unpacked.map(usize::try_from) {
         Ok(Ok(unpacked)) if unpacked < limit => unpacked,
         Ok(_) => about,
-        // It is refused, or it is not packed.
+        // Invalid or not compressed; decoding reports which.
         Err(_) => bytes.len(),
     }
 }
@@ -203,7 +203,7 @@ fn raw(members: &Members) -> Result<Box<RawValue>, EncodeError> {
     RawValue::from_string(text).map_err(|error| EncodeError(error.to_string()))
 }
 
-/// The pieces, one after the other, as one member of a gzip stream.
+/// Compresses the concatenated pieces as one gzip member.
 pub(crate) fn gzip(pieces: &[&[u8]]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), LEVEL);
     for piece in pieces {
@@ -212,7 +212,7 @@ pub(crate) fn gzip(pieces: &[&[u8]]) -> Vec<u8> {
     encoder.finish().expect("a vector takes whatever is written to it")
 }
 
-/// What is in a gzip stream, up to [`MAX_UNPACKED`].
+/// Decompresses a gzip stream of at most [`MAX_UNPACKED`] bytes.
 pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     const LIMIT: u64 = MAX_UNPACKED as u64 + 1;
     let mut unpacked = Vec::new();

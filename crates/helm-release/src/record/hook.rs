@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::moment::Moment;
 use super::wire::{self, nothing};
 
-/// A hook, and how it went when it last ran.
+/// A hook and the result of its last run.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HookRecord {
@@ -16,12 +16,12 @@ pub struct HookRecord {
     pub name: String,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
     pub kind: String,
-    /// The template that it came from.
+    /// Path of the template.
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
     pub path: String,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
     pub manifest: String,
-    /// As Helm names them; ask [`HookRecord::runs_at`].
+    /// Helm's event names; query with [`HookRecord::runs_at`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "nothing")]
     pub events: Vec<String>,
     #[serde(deserialize_with = "nothing")]
@@ -46,10 +46,10 @@ pub struct LastRun {
     pub phase: Phase,
 }
 
-/// How a hook went.
+/// Result of a hook's last run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It never ran.
+    /// Never ran.
     #[default]
     #[serde(rename = "")]
     Never,
@@ -83,7 +83,7 @@ impl From<&Hook> for HookRecord {
     }
 }
 
-/// Without the manifest, which may hold secrets.
+/// Omits the manifest, which may contain secrets.
 impl Debug for HookRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HookRecord")

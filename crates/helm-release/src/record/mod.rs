@@ -1,11 +1,18 @@
-//! A release as Helm keeps it: one record for each revision.
+//! The release record: one per revision, in Helm's format.
 //!
-//! The JSON is Helm's own, of 3.17, 3.22 and 4.3, which differ in little: what one of them wrote comes out again as it went
-//! in, so that an old Helm reads what a new one left and we touched. Modules: times as Go writes them ([`moment`]), the
-//! chart inside a record ([`chart`]), hooks ([`hook`]), what a revision can be ([`status`]), and bytes ([`codec`]).
+//! The JSON is that of Helm 3.17, 3.22 and 4.3, which differ slightly. A record written by one of them is written
+//! back with the same fields, so that an older Helm can read a newer record that we updated.
 //!
-//! Always true: nothing that shows a record for debugging shows values, manifests or notes.
-//! Elsewhere: where records lie (`crate::storage`), what is done when one is too large (`crate::storage::fit`).
+//! Modules:
+//!
+//! - [`moment`]: times as Go writes them
+//! - [`chart`]: the chart inside a record
+//! - [`hook`]: hooks
+//! - [`status`]: status of a revision
+//! - [`codec`]: encoding and decoding
+//!
+//! Invariant: `Debug` output never shows values, manifests or notes. See also: `crate::storage` (Secrets),
+//! `crate::storage::fit` (records that are too large).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -38,22 +45,22 @@ use wire::nothing;
 pub struct Record {
     pub name: String,
     pub namespace: String,
-    /// The revision: 1 for the installation.
+    /// Revision number; the installation is 1.
     pub version: i64,
     pub info: Info,
     pub chart: ChartRecord,
-    /// What the user said.
+    /// Values given by the user.
     pub config: Members,
-    /// All documents that are not hooks, as a stream of YAML.
+    /// All manifests that are not hooks, as a YAML stream.
     pub manifest: String,
     pub hooks: Vec<HookRecord>,
-    /// The user's own labels. They are on the Secret and not in the JSON.
+    /// User labels, stored on the Secret and not in the JSON.
     pub labels: BTreeMap<String, String>,
-    /// How it was applied; Helm 3 does not say, and merges on the client.
+    /// How the objects were applied. `None` in records of Helm 3, which merges on the client.
     pub apply_method: Option<ApplyMethod>,
 }
 
-/// What is known of a revision.
+/// Status and times of a revision.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Info {
@@ -67,14 +74,14 @@ pub struct Info {
     pub description: String,
     #[serde(deserialize_with = "nothing")]
     pub status: Status,
-    /// Helm 4: the revision that this one went back to, or zero.
+    /// Helm 4: the revision that this rollback restored, or zero.
     #[serde(skip_serializing_if = "wire::is_zero", deserialize_with = "nothing")]
     pub rollback_revision: i64,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
     pub notes: String,
 }
 
-/// How the objects of a release are written, since Helm 4.
+/// How the objects of a revision were applied. Recorded since Helm 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyMethod {
     /// Helm 3's three-way merge.
@@ -90,7 +97,7 @@ impl ApplyMethod {
         }
     }
 
-    /// As Helm 4 reads it: what is not server-side is client-side.
+    /// Parses as Helm 4 does: anything but server-side is client-side.
     fn read(text: &str) -> Option<Self> {
         match text {
             "" => None,
@@ -108,7 +115,7 @@ impl Record {
 }
 
 impl Record {
-    /// Writes the times that there are none of as Helm 3 does, in a record that is to look like one of Helm 3's.
+    /// Writes absent times as Helm 3 does, in a record in Helm 3's format.
     pub(crate) fn settle_moments(&mut self) {
         if self.apply_method.is_some() {
             return;

@@ -8,23 +8,23 @@ use jiff::tz::Offset;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A time, or none in one of the two ways in which Helms say so.
+/// A time, or one of the two ways in which Helm versions write an unset time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Moment {
-    /// Helm 4: the field is not there.
+    /// Helm 4: the field is missing.
     #[default]
     Absent,
-    /// Helm 3: the field is an empty text.
+    /// Helm 3: the field is an empty string.
     Empty,
-    /// With the offset of the machine that wrote it.
+    /// A time with the UTC offset of its writer.
     At(Timestamp, Offset),
 }
 
-/// Go's zero time, the beginning of the year one.
+/// Go's zero time: 0001-01-01T00:00:00Z.
 const ZERO: i64 = -62_135_596_800;
 
 impl Moment {
-    /// The moment, if there is one.
+    /// The timestamp, if set.
     pub fn at(self) -> Option<Timestamp> {
         match self {
             Self::At(at, _) if at.as_second() != ZERO || at.subsec_nanosecond() != 0 => Some(at),

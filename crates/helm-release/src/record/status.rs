@@ -1,10 +1,10 @@
-//! What a revision can be, in Helm's words.
+//! Status of a revision, with Helm's names.
 
 use std::fmt::{Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a revision stands.
+/// Status of a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -16,7 +16,7 @@ pub enum Status {
     PendingInstall,
     PendingUpgrade,
     PendingRollback,
-    /// Also every word that we do not know.
+    /// Also any value that this version does not know.
     #[default]
     #[serde(other)]
     Unknown,
@@ -53,7 +53,7 @@ impl Status {
         Self::ALL.into_iter().find(|status| status.as_str() == text).unwrap_or_default()
     }
 
-    /// An operation is under way, or was interrupted.
+    /// Whether an operation is in progress or was interrupted.
     pub fn is_pending(self) -> bool {
         matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
     }

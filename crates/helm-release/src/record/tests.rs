@@ -1,4 +1,4 @@
-//! Laws of records: what goes in comes out, and nothing that goes in breaks anything.
+//! Property tests of records: encoding round trips, and no input panics.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -1,8 +1,8 @@
-//! What Go does with JSON by itself: null is nothing, and what is empty is left out.
+//! Go's JSON conventions: `null` equals a missing field, and empty fields are omitted.
 
 use serde::{Deserialize, Deserializer};
 
-/// Go leaves a field as it is where JSON says null.
+/// Deserializes `null` as the default: Go leaves a field unchanged on `null`.
 pub(super) fn nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! The admission of a rendering by the pool that runs it.
+//! Memory admission of a rendering by the pool that runs it.
 
 use std::cell::Cell;
 
@@ -6,8 +6,8 @@ use governor::work::{Ticket, WorkError};
 use helm_template::budget::Admission;
 use helm_template::value::Str;
 
-/// Reserves the memory of a budget with the ticket of its work. It keeps the first failure, because the engine reports it as an
-/// error of the chart.
+/// Reserves the memory of a budget on the ticket of the work. Stores the first failure, because the engine reports it
+/// as an error of the chart.
 pub struct PoolAdmission<'t> {
     ticket: &'t Ticket,
     failure: Cell<Option<WorkError>>,
@@ -18,7 +18,7 @@ impl<'t> PoolAdmission<'t> {
         Self { ticket, failure: Cell::new(None) }
     }
 
-    /// Why the rendering was stopped, if it was.
+    /// The first failure, if a reservation or check failed.
     pub fn failure(&self) -> Option<WorkError> {
         self.failure.get()
     }
@@ -27,7 +27,7 @@ impl<'t> PoolAdmission<'t> {
         self.ticket
     }
 
-    /// Keeps a failure, and words it for the engine.
+    /// Stores a failure and formats it for the engine.
     pub(super) fn fail(&self, error: WorkError) -> Str {
         if self.failure.get().is_none() {
             self.failure.set(Some(error));

@@ -1,4 +1,4 @@
-//! Charts that are ready to be rendered: parsed once, and written for the record once, however many releases there are.
+//! Prepared charts: parsed once and serialized for records once, shared by all releases.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use helm_template::profile::Profile;
 
 use crate::record::ChartRecord;
 
-/// So many ways to settle a chart are remembered.
+/// Number of cached variants per chart.
 const WAYS: usize = 4;
 
-/// A chart, and what is made of it once.
+/// A chart with everything derived from it once.
 pub struct ReadyChart {
     prepared: Prepared,
     memory: CacheMemory,
-    /// The newest at the end.
+    /// Cached variants, newest last.
     settled: Mutex<VecDeque<Settled>>,
 }
 
-/// A chart for the record. What the user says decides which dependencies are on and what they export, and so changes the
-/// chart's metadata and values; most releases of a chart say nothing of the kind.
+/// Variant of a chart for records. User values decide which dependencies are enabled and what they export, which
+/// changes the chart's metadata and values; for most releases of a chart they are the same.
 struct Settled {
     profile: Profile,
     metadata: Metadata,
@@ -39,12 +39,12 @@ impl ReadyChart {
         Self::within(chart, CacheMemory::new(usize::MAX))
     }
 
-    /// A chart that keeps no more of what is made of it than there is memory for.
+    /// Bounds the cached data of the chart by `memory`.
     pub fn within(chart: Chart, memory: CacheMemory) -> Self {
         Self { prepared: Prepared::within(chart, &memory), memory, settled: Mutex::default() }
     }
 
-    /// The bytes of what was made of the chart since and is kept: parsed templates, and charts for records.
+    /// Bytes of cached data: parsed templates and charts for records.
     pub fn weight(&self) -> usize {
         self.prepared.kept() + self.settled().iter().map(|settled| settled.cached.bytes()).sum::<usize>()
     }
@@ -57,7 +57,7 @@ impl ReadyChart {
         &self.prepared
     }
 
-    /// `chart`, which is this one after it was rendered, for the record.
+    /// Returns the record form of `chart`, which is this chart after rendering.
     pub(super) fn record(&self, chart: &Chart, profile: Profile) -> Result<ChartRecord, Unwritable> {
         let is_it = |known: &Settled| {
             known.profile == profile && known.metadata == chart.metadata && known.values == chart.values
@@ -67,7 +67,7 @@ impl ReadyChart {
         }
         let record = ChartRecord::new(chart, profile)?;
         let mut settled = self.settled();
-        // Somebody else may have been as fast.
+        // Another thread may have added it in the meantime.
         if let Some(known) = settled.iter().find(|known| is_it(known)) {
             return Ok(known.record.clone());
         }
@@ -75,7 +75,7 @@ impl ReadyChart {
             settled.pop_front();
         }
         let mut cached = self.memory.share();
-        // Its text, the same compressed, and its metadata and values once more.
+        // Counts the text, its compressed form, and the copies of metadata and values.
         if !cached.grow(weigh_members(&chart.values).saturating_add(record.weight().saturating_mul(2))) {
             return Ok(record);
         }
@@ -94,16 +94,16 @@ impl ReadyChart {
     }
 }
 
-/// The bytes that the chart of a record takes at most while it is written: its files in base64, and the text that has them.
+/// Upper bound of the bytes needed to serialize a chart: its files in base64 and the text with them.
 pub(super) fn record_bytes(chart: &Chart) -> u64 {
     let files: usize = chart.templates.iter().chain(&chart.files).map(|file| file.data.len()).sum();
     (files as u64).saturating_mul(3)
 }
 
-/// The charts that were last used, by digest. Nobody has to keep one here; it saves work.
+/// LRU cache of prepared charts by digest. Optional; it saves parsing.
 pub struct Charts {
     most: usize,
-    /// The last used at the end.
+    /// Most recently used last.
     known: Mutex<VecDeque<Known>>,
 }
 
@@ -114,7 +114,7 @@ struct Known {
 }
 
 impl Charts {
-    /// As many as have so many bytes together, of files and of what is made of them, but one at least.
+    /// Holds charts up to `most` bytes of files and derived data, but at least one.
     pub fn new(most: usize) -> Self {
         Self { most, known: Mutex::default() }
     }
@@ -128,7 +128,7 @@ impl Charts {
         Some(chart)
     }
 
-    /// Keeps a chart. If somebody else was faster, theirs is used.
+    /// Adds a chart. If another thread was faster, its entry is returned.
     pub fn keep(&self, digest: &str, chart: Chart) -> Arc<ReadyChart> {
         if let Some(chart) = self.get(digest) {
             return chart;
@@ -149,7 +149,7 @@ impl Charts {
     }
 }
 
-/// Bytes of files.
+/// Total size of the files of a chart and its subcharts.
 fn size(chart: &Chart) -> usize {
     let own: usize = chart.raw.iter().map(|file| file.data.len()).sum();
     own + chart.dependencies.iter().map(size).sum::<usize>()

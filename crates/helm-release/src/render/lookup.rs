@@ -1,7 +1,7 @@
-//! `lookup`: what a template sees of the cluster, as whoever acts may see it.
+//! `lookup` in templates: reads from the cluster with the caller's identity.
 //!
-//! Templates are not asynchronous. Rendering has a thread of its own, which waits here until the cluster has answered. Meanwhile
-//! its slot of the pool is free for others; its memory stays reserved.
+//! Templates are not asynchronous. Rendering runs on its own thread, which blocks here until the cluster answers.
+//! During that time its pool slot is free for other work; its memory stays reserved.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -20,17 +20,17 @@ use tokio::runtime::Handle;
 use super::Cluster;
 use super::admission::PoolAdmission;
 
-/// So often may one rendering ask.
+/// Maximum lookups per rendering.
 const MOST: usize = 1_000;
-/// So long may it wait in all.
+/// Total time a rendering may wait for lookups.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// So many objects may be in a list.
+/// Maximum objects in one list.
 const ITEMS: usize = 10_000;
-/// Objects in a page of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 100;
-/// Bytes that all lookups of a rendering may read, as JSON has them.
+/// Maximum bytes of JSON read by all lookups of a rendering.
 const MOST_BYTES: usize = 16 << 20;
-/// What an object takes for each byte of its JSON: it is parsed twice, and each text is kept with its own structure.
+/// Memory per byte of JSON: an object is parsed twice, and each string is stored in both structures.
 const BYTES_PER_BYTE: u64 = 4;
 
 pub(super) struct Lookup<'c> {
@@ -40,7 +40,7 @@ pub(super) struct Lookup<'c> {
     waited: Cell<Duration>,
     admission: &'c PoolAdmission<'c>,
     read: Cell<usize>,
-    /// Whether it was found out once which kinds there are now.
+    /// Whether discovery was already refreshed in this rendering.
     refreshed: Cell<bool>,
 }
 
@@ -50,7 +50,7 @@ impl<'c> Lookup<'c> {
         Self { runtime, cluster, asked, waited, admission, read: Cell::new(0), refreshed }
     }
 
-    /// Counts what was read of the cluster, and reserves memory for it.
+    /// Counts bytes read from the cluster and reserves memory for them.
     fn count(&self, object: &Value) -> Result<(), Str> {
         let bytes = serde_json::to_string(object).map_or(0, |text| text.len());
         self.read.set(self.read.get().saturating_add(bytes));
@@ -103,7 +103,7 @@ impl Lookup<'_> {
         if name.is_empty() { self.list(&api, &resource).await } else { self.one(&api, name).await }
     }
 
-    /// Nothing where the version is served and the kind is not: Helm finds no such object then.
+    /// Returns `None` if the version is served but the kind is not: Helm then finds no object.
     async fn kind(&self, api_version: &str, kind: &str) -> Result<Option<Kind>, Str> {
         let Cluster { client, discovery, .. } = self.cluster;
         if let Some(known) = discovery.known(api_version, kind) {
@@ -144,7 +144,7 @@ impl Lookup<'_> {
                 page => page.map_err(told)?,
             };
             for mut object in page.items {
-                // In a list objects do not say what they are; templates see that they do, as in Go.
+                // Items of a list omit `apiVersion` and `kind`; set them, as Go does.
                 let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
                 object.types.get_or_insert(TypeMeta { api_version, kind });
                 items.push(self.data_of(&object)?);
@@ -177,7 +177,7 @@ fn none() -> Data {
     Data::Map(Members::new())
 }
 
-/// What Helm tells: the cluster's own words.
+/// The cluster's own message, as Helm reports it.
 fn told(error: kube::Error) -> Str {
     match error {
         kube::Error::Api(status) => status.message.as_str().into(),
@@ -185,7 +185,7 @@ fn told(error: kube::Error) -> Str {
     }
 }
 
-/// Whole numbers stay whole, as in Go's unstructured objects.
+/// Integers stay integers, as in Go's unstructured objects.
 fn data(value: &Value) -> Data {
     match value {
         Value::Null => Data::Null,

@@ -1,9 +1,10 @@
-//! A chart, values and a cluster to what a record says of them.
+//! Renders a chart with values against a cluster into the parts of a record.
 //!
-//! Rendering runs on a [`WorkPool`], with a share for each workspace. Its memory is reserved there as its budget grows, it has a
-//! deadline, and it stops when its caller is gone. While `lookup` waits for the cluster, the rendering gives its slot to others.
+//! Rendering runs on a [`WorkPool`], with a share for each workspace. Its memory is reserved there as its budget
+//! grows, it has a deadline, and it stops when its caller is gone. While `lookup` waits for the cluster, the
+//! rendering gives its slot to others.
 //!
-//! Elsewhere: the engine (`helm_engine`), what is done with a rendering (`crate::actions`).
+//! See also: the engine (`helm_engine`), uses of a rendering (`crate::actions`).
 
 mod admission;
 pub mod charts;
@@ -36,7 +37,7 @@ use lookup::Lookup;
 use operations::Operations;
 use share::Share;
 
-/// Renders, for any number of callers.
+/// Renders charts for any number of concurrent callers. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Renderer(Arc<Inner>);
 
@@ -48,17 +49,17 @@ struct Inner {
     operations: Operations,
 }
 
-/// What is rendered for, and as whom it is looked up.
+/// The cluster of a rendering, with the identity used for `lookup`.
 #[derive(Clone)]
 pub struct Cluster {
-    /// As the actor.
+    /// Client with the caller's identity.
     pub client: Client,
     pub discovery: Discovery,
-    /// The flow whose share of the renderer is used; else the namespace's.
+    /// Flow whose share of the renderer is used; defaults to the namespace.
     pub flow: Option<Arc<str>>,
 }
 
-/// What is asked for.
+/// Options of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of Helm's command line")]
 pub struct What {
@@ -67,40 +68,40 @@ pub struct What {
     pub revision: i64,
     pub is_upgrade: bool,
     pub profile: Profile,
-    /// Values are held against the schemas of charts.
+    /// Validate values against the charts' schemas.
     pub check_schema: bool,
-    /// Notes of subcharts count, too.
+    /// Include notes of subcharts.
     pub subchart_notes: bool,
-    /// `lookup` asks the cluster; else it finds nothing, as in Helm's dry run on the client.
+    /// Allow `lookup` to read from the cluster. If false it finds nothing, as in Helm's client-side dry run.
     pub may_look_up: bool,
 }
 
-/// What came of it.
+/// Result of a rendering.
 #[derive(Debug)]
 pub struct Rendering {
-    /// For the record.
+    /// The chart for the record.
     pub chart: ChartRecord,
-    /// In the order of installation.
+    /// Manifests in install order.
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<HookRecord>,
     pub notes: String,
-    /// What lies in `crds/` of the chart and of its subcharts.
+    /// CRDs of the `crds/` directories of the chart and its subcharts.
     pub crds: Vec<Crd>,
-    /// Lines for the user, in Helm's words.
+    /// Warnings for the user, with Helm's texts.
     pub warnings: Vec<String>,
 }
 
-/// Why nothing came of it, in Helm's words.
+/// Error of a rendering, with Helm's messages.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// Name, dependencies or values were refused.
+    /// Name, dependencies or values are invalid.
     #[error("{why}")]
     Values { why: String, warnings: Vec<String> },
     #[error("{why}")]
     Templates { why: String, warnings: Vec<String> },
     #[error("the chart cannot be written into a record: {0}")]
     Unwritable(String),
-    /// The pool has no slot or no memory for it now; it can be tried again.
+    /// The pool has no slot or memory available; retry later.
     #[error("rendering was put off: {0}")]
     Rejected(Rejected),
     #[error("rendering took longer than {} s", .0.as_secs())]
@@ -114,7 +115,7 @@ impl From<WorkError> for RenderError {
         match error {
             WorkError::Rejected(rejected) => Self::Rejected(rejected),
             WorkError::DeadlineExceeded(deadline) => Self::DeadlineExceeded(deadline),
-            // Nobody waits for a rendering that was cancelled.
+            // A cancelled rendering has no caller left.
             WorkError::Interrupted(_) => Self::DeadlineExceeded(DEADLINE),
             WorkError::Panicked => Self::Broken,
         }
@@ -133,7 +134,7 @@ impl RenderError {
 }
 
 impl What {
-    /// An installation.
+    /// Options of an installation.
     pub fn install(name: &str, namespace: &str, profile: Profile) -> Self {
         Self {
             name: name.to_owned(),
@@ -147,14 +148,14 @@ impl What {
         }
     }
 
-    /// An upgrade, which makes `revision`.
+    /// Options of an upgrade to `revision`.
     pub fn upgrade(name: &str, namespace: &str, revision: i64, profile: Profile) -> Self {
         Self { revision, is_upgrade: true, ..Self::install(name, namespace, profile) }
     }
 }
 
 impl Rendering {
-    /// The manifests as a record has them.
+    /// Manifests in the text format of a record.
     pub fn manifest(&self) -> String {
         let mut text = Vec::new();
         for manifest in &self.manifests {
@@ -170,22 +171,22 @@ impl Default for Renderer {
     }
 }
 
-/// The longest time for one rendering, waiting for the cluster included.
+/// Maximum time of one rendering, including waits for the cluster.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Reserved for a rendering before it begins. Its budget reserves more as it grows.
+/// Bytes reserved before a rendering starts. Its budget reserves more as it grows.
 const BASE_BYTES: u64 = 4 << 20;
 
-/// The longest error, and all warnings together. Neither is stored in full beyond it.
+/// Maximum bytes of an error, and of all warnings together. Longer ones are cut before they are stored.
 const MESSAGE_BYTES: usize = 64 << 10;
 const WARNINGS_BYTES: usize = 256 << 10;
 
-/// The manifests and hooks of a release: their text, and the values in it as far as punctuation tells.
+/// Limits for the manifests and hooks of a release: bytes, and values estimated by counting punctuation.
 const MANIFEST_BYTES: usize = 16 << 20;
 const MANIFEST_VALUES: usize = 2_000_000;
 
-/// Limits of a pool for renderings: as many at once as there are processors, half of them and the budget of one rendering
-/// for each workspace.
+/// Limits of a pool for renderings: one slot per processor; per flow half of the slots and the memory budget of one
+/// rendering.
 pub fn work_limits() -> WorkLimits {
     let slots = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
     WorkLimits {
@@ -200,7 +201,7 @@ pub fn work_limits() -> WorkLimits {
 }
 
 impl Renderer {
-    /// A renderer with a pool of its own.
+    /// A renderer with its own pool.
     pub fn new() -> Self {
         Self::with_pool(WorkPool::new(&work_limits()))
     }
@@ -216,7 +217,7 @@ impl Renderer {
         &self.0.pool
     }
 
-    /// The budget of memory that operations hold.
+    /// Memory budget of running operations.
     pub fn operations(&self) -> &Operations {
         &self.0.operations
     }
@@ -245,12 +246,12 @@ impl Renderer {
         .await?
     }
 
-    /// The share of a flow, for work on manifests and records.
+    /// Share of a flow, for work on manifests and records.
     pub fn share(&self, flow: &str) -> Share {
         Share::new(&self.0.pool, flow)
     }
 
-    /// Runs other heavy work on rendered objects, with the share of a flow.
+    /// Runs other heavy work on rendered objects in the share of a flow.
     pub async fn run<T: Send + 'static>(
         &self,
         flow: &str,
@@ -288,7 +289,7 @@ impl Inner {
         match engine.render(chart.prepared(), &request, outside) {
             Ok(release) => {
                 check_size(&release).map_err(|why| RenderError::Templates { why, warnings: Vec::new() })?;
-                // A failure is kept by the admission.
+                // `admission` stores the failure.
                 let reserved = admission.reserve(charts::record_bytes(&release.chart));
                 reserved.map_err(|_| RenderError::Broken)?;
                 let record = chart.record(&release.chart, what.profile);
@@ -312,7 +313,8 @@ impl Inner {
     }
 }
 
-/// Refuses manifests that are too large to be worked on: they are parsed again and again, and two bytes can be a value.
+/// Rejects manifests that are too large to process: they are parsed repeatedly, and a value takes as little as two
+/// bytes.
 fn check_size(release: &helm_engine::Release) -> Result<(), String> {
     let manifests = release.manifests.iter().map(|manifest| &manifest.content[..]);
     let hooks = release.hooks.iter().map(|hook| &hook.content[..]);
@@ -331,7 +333,7 @@ fn check_size(release: &helm_engine::Release) -> Result<(), String> {
     Ok(())
 }
 
-/// An error that fits into a status.
+/// Truncates an error to the size that a status can hold.
 fn cut(mut text: String) -> String {
     let whole = text.len();
     if whole > MESSAGE_BYTES {
@@ -341,7 +343,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// As many warnings as fit, and how many are left out.
+/// Truncates warnings to the limit and appends the number of omitted ones.
 fn shortened(mut warnings: Vec<String>) -> Vec<String> {
     let mut bytes = 0_usize;
     let fit = warnings.iter().take_while(|line| {
@@ -356,7 +358,7 @@ fn shortened(mut warnings: Vec<String>) -> Vec<String> {
     warnings
 }
 
-/// What the cluster can do, as templates see it.
+/// Cluster capabilities for templates.
 fn capabilities(discovery: &Discovery) -> Capabilities {
     let version = discovery.version();
     let whole = version.git_version.as_str();

@@ -1,7 +1,7 @@
-//! Memory that operations hold while they last, such as parsed values and rendered objects.
+//! Memory budget of running operations, for parsed values and rendered objects.
 //!
-//! An operation may wait for hooks or pods for an hour. What it holds meanwhile has a budget of its own, so that operations that
-//! hang do not keep others from being rendered. A part of it is for flows that hold little, which others cannot take.
+//! An operation may wait an hour for hooks or pods. Its memory counts against a separate budget, so that hanging
+//! operations do not block renderings. Part of the budget is reserved for flows that hold little.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use governor::Rejected;
 use governor::bytes::Reserved;
 use governor::work::{WorkLimits, WorkPool};
 
-/// Each operation holds this much without a reservation. The slots of the controller bound how many there are.
+/// Bytes each operation may hold without a reservation. The controller's slots bound the number of operations.
 pub const FREE_BYTES: u64 = 16 << 10;
 
-/// What a flow can hold of the reserve, and the reserve: the part of the budget that only flows have that hold no more.
+/// Guarantee per flow, and the part of the budget that is reserved for flows within their guarantee.
 const GUARANTEED_BYTES: u64 = 1 << 20;
 const RESERVE_BYTES: u64 = 16 << 20;
-/// The budget, the reserve included.
+/// Total budget, including the reserve.
 pub const BYTES: u64 = 64 << 20;
 
-/// Limits of the budget without the reserve. Only the bytes are used.
+/// Limits of the budget without the reserve. Only the byte limits are used.
 fn limits() -> WorkLimits {
     WorkLimits {
         slots: 1,
@@ -31,7 +31,7 @@ fn limits() -> WorkLimits {
     }
 }
 
-/// The budget of memory held by operations. Clones share it.
+/// Memory budget of running operations. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Operations(WorkPool);
 
@@ -43,15 +43,15 @@ impl Default for Operations {
 }
 
 impl Operations {
-    /// The pool whose bytes these are, for metrics.
+    /// The underlying pool, for metrics.
     pub fn pool(&self) -> &WorkPool {
         &self.0
     }
 
-    /// Reserves what an operation of a flow holds. One that would hold more than the share of its flow is refused.
+    /// Reserves memory for an operation of a flow. Fails if the flow exceeds its share.
     pub fn hold(&self, flow: &str, bytes: u64) -> Result<Reserved, Rejected> {
         let reserved = self.0.reserve(self.0.flow(flow), bytes.saturating_sub(FREE_BYTES))?;
-        // Flows within their guarantee are not refused by the pool, however many there are.
+        // The pool never rejects flows within their guarantee, so the total is checked here.
         if self.0.bytes().held > BYTES {
             return Err(Rejected::Bytes(BYTES));
         }

@@ -1,8 +1,8 @@
-//! The share of a flow of the renderer's pool, for heavy work on manifests and records. A flow is an account's or, where a workspace
-//! has budgets of its own, the workspace's.
+//! A flow's share of the renderer's pool, for heavy work on manifests and records. A flow is an account or, where a
+//! workspace has its own budgets, the workspace.
 //!
-//! Small inputs are worked on at once, because a slot of the pool would cost more than the work. Never wait for a share from work
-//! that itself runs on the pool: it would hold a slot while it waits for another.
+//! Small inputs are processed inline, because a pool slot would cost more than the work. Never wait for a share from
+//! work that runs on the pool itself: it would hold one slot while waiting for another.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use governor::work::WorkPool;
 use kube_apply::{Object, ParseError};
 use tokio::task::spawn_blocking;
 
-/// Inputs below this size are worked on at once.
+/// Inputs below this size are processed inline.
 pub const INLINE_BYTES: usize = 64 << 10;
 
-/// Reserved for work on a large input: its text, and what is made of it.
+/// Bytes reserved per byte of a large input: its text and the result.
 const RESERVED_PER_BYTE: u64 = 4;
 
-/// Reserved for each byte of a manifest while its objects are in memory, up to [`MOST_OBJECT_BYTES`], which is less than the share of
-/// one flow, so that the largest manifest is worked on too.
+/// Bytes reserved per byte of a manifest while its objects are in memory, up to [`MOST_OBJECT_BYTES`]. That cap is
+/// below the share of one flow, so that the largest manifest can be processed.
 const OBJECTS_PER_BYTE: u64 = 16;
 const MOST_OBJECT_BYTES: u64 = 160 << 20;
 
-/// The longest time for work on one input.
+/// Maximum time of work on one input.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// A flow's share of a pool.
+/// A flow's share of a pool. Cheap to clone.
 #[derive(Clone)]
 pub struct Share {
     pool: WorkPool,
     flow: Flow,
 }
 
-/// Objects of a manifest. Their memory is reserved on the pool until they are dropped.
+/// Parsed objects of a manifest. Their memory stays reserved on the pool until they are dropped.
 pub struct Parsed {
     objects: Vec<Object>,
     _reserved: Option<Reserved>,
@@ -49,7 +49,7 @@ impl Deref for Parsed {
     }
 }
 
-/// Why there are no objects of a manifest.
+/// Error of parsing a manifest on the pool.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub enum ManifestError {
     Parse(#[from] ParseError),
 }
 
-/// Memory that the objects of manifests of so many bytes take.
+/// Memory of the objects of manifests of `bytes` length.
 fn object_bytes(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(OBJECTS_PER_BYTE).min(MOST_OBJECT_BYTES)
 }
@@ -68,8 +68,8 @@ impl Share {
         Self { pool: pool.clone(), flow: pool.flow(flow) }
     }
 
-    /// Does `work` on an input of so many bytes: at once, or on the pool where it is large. Cancel-safe: work that has not begun
-    /// when the future is dropped never runs.
+    /// Runs `work` on an input of `bytes` length: inline, or on the pool if it is large. Cancel-safe: work that has
+    /// not started when the future is dropped never runs.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -82,7 +82,7 @@ impl Share {
         self.pool.run(self.flow, reserved, DEADLINE, |_| work()).await
     }
 
-    /// Does `work` that parses manifests of so many bytes: at once, or on the pool where they are large. Cancel-safe.
+    /// Runs `work` that parses manifests of `bytes` length: inline, or on the pool if they are large. Cancel-safe.
     pub async fn run_on_objects<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -94,7 +94,7 @@ impl Share {
         self.pool.run(self.flow, object_bytes(bytes), DEADLINE, |_| work()).await
     }
 
-    /// The same for work whose memory is reserved already.
+    /// Like [`Share::run_on_objects`], for work whose memory is already reserved.
     pub async fn run_on_reserved<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -106,7 +106,7 @@ impl Share {
         self.pool.run(self.flow, 0, DEADLINE, |_| work()).await
     }
 
-    /// Reserves memory for the objects of manifests of so many bytes, until it is dropped. Small ones take no reservation.
+    /// Reserves memory for the objects of manifests of `bytes` length, until dropped. Small ones need no reservation.
     pub fn reserve_objects(&self, bytes: usize) -> Result<Option<Reserved>, WorkError> {
         if bytes < INLINE_BYTES {
             return Ok(None);
@@ -114,7 +114,7 @@ impl Share {
         Ok(Some(self.pool.reserve(self.flow, object_bytes(bytes))?))
     }
 
-    /// Parses a manifest, for those who hold its objects while they wait for the cluster.
+    /// Parses a manifest whose objects are held while waiting for the cluster.
     pub async fn parse(&self, manifest: String) -> Result<Parsed, ManifestError> {
         let bytes = manifest.len();
         let reserved = self.reserve_objects(bytes)?;
@@ -126,8 +126,9 @@ impl Share {
         Ok(Parsed { objects, _reserved: reserved })
     }
 
-    /// The same for work that cannot be refused, because what it follows from is done already: the record of objects that are in
-    /// the cluster. Where the pool refuses it, it runs on a thread of its own; operations under way bound how many there are.
+    /// Like [`Share::run`], for work that must not be rejected because its cause already happened, such as recording
+    /// objects that are in the cluster. If the pool rejects it, it runs on a blocking thread; the number of
+    /// operations bounds these.
     pub async fn finish<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -202,7 +203,7 @@ mod tests {
         })
     }
 
-    /// A manifest of at least so many bytes.
+    /// A manifest of at least `bytes` length.
     fn manifest(bytes: usize) -> String {
         let mut text = String::new();
         for n in 0.. {

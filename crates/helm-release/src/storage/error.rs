@@ -1,4 +1,4 @@
-//! What can go wrong between us and the records.
+//! Errors of the storage of records.
 
 use domain::failure::Kind;
 use governor::work::WorkError;
@@ -8,10 +8,10 @@ use super::MAX_REVISION;
 use super::fit::TooLarge;
 use crate::record::{DecodeError, EncodeError};
 
-/// Why a record could not be read or written. Nothing was changed, unless the cluster did not answer.
+/// Error of reading or writing a record. Nothing was changed, unless the cluster did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// Somebody else was faster, perhaps the helm command.
+    /// Another client created the revision first, for example the helm command.
     #[error("revision {revision} of release `{name}` exists already")]
     Exists { name: String, revision: i64 },
     #[error("revision {revision} of release `{name}` was changed by somebody else")]
@@ -69,7 +69,7 @@ impl StorageError {
     }
 }
 
-/// The code of the cluster's refusal.
+/// HTTP status code of the API server's error.
 pub(super) fn code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),

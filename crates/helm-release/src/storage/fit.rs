@@ -1,30 +1,31 @@
-//! Whether a record fits into a Secret, and what is done if it does not.
+//! Layout of a record in Secrets, by its size.
 //!
-//! First the templates and files of the chart are left out, with a mark: nobody needs them to list, upgrade, roll back or
-//! uninstall. Only a manifest that is too large by itself is split. Then the record says in the place of its manifest
-//! where the parts are, in a text that is no YAML, so that a Helm that knows nothing of parts can list and show the
-//! release and refuses to do anything with it that needs the manifest.
+//! If a record is too large for one Secret, the templates and files of the chart are left out first, marked by an
+//! annotation: they are not needed to list, upgrade, roll back or uninstall. Only a manifest that is still too large
+//! is split into parts. The record then contains a reference to the parts in place of its manifest. That text is
+//! invalid YAML, so a Helm without support for parts can list and show the release but rejects every operation that
+//! needs the manifest.
 //!
-//! Always true: a record has its whole manifest, or a text that cannot be taken for one.
+//! Invariant: a record has its whole manifest, or a text that cannot be parsed as one.
 
 use std::fmt::Write;
 
 use super::StorageError;
 use crate::record::{self, MAX_UNPACKED, Record};
 
-/// What a Secret holds.
+/// Maximum size of a Secret.
 const SECRET: usize = 1 << 20;
-/// What is left free, because hooks that ran and reasons of failures are still to be written.
+/// Spare bytes for updates of the record: hook results and failure messages.
 const SPARE: usize = 64 << 10;
-/// The size of a part.
+/// Size of a part.
 const PART: usize = 896 << 10;
-/// How many parts a manifest may have.
+/// Maximum number of parts of a manifest.
 const MAX_PARTS: usize = 8;
 
-/// A text in the place of a manifest begins so.
+/// Prefix of the text in place of a split manifest.
 const KEPT: &str = "# longshore: this manifest is kept in ";
 
-/// A record that cannot be kept.
+/// The record exceeds the size limits.
 #[derive(Debug, thiserror::Error)]
 pub enum TooLarge {
     #[error(
@@ -37,38 +38,38 @@ pub enum TooLarge {
     Rest { name: String, size: usize },
 }
 
-/// How a record is to be kept.
+/// Storage layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// As Helm would.
+    /// One Secret with the whole record, as Helm writes it.
     Whole,
     /// Without the templates and files of the chart.
     WithoutFiles,
-    /// And with the manifest in so many parts.
+    /// Also with the manifest split into this many parts.
     Parts(usize),
 }
 
-/// A record as it is written.
+/// An encoded record.
 pub(super) struct Fitted {
     pub plan: Plan,
-    /// For the Secret of the record.
+    /// Content of the record's Secret.
     pub text: String,
     pub parts: Parts,
 }
 
-/// A manifest in parts.
+/// A manifest split into parts.
 #[derive(Default)]
 pub(super) struct Parts {
     pub digest: String,
     pub pieces: Vec<Vec<u8>>,
 }
 
-/// How `record` can be kept, before anything is done that it should tell of.
+/// Layout of `record`. Called before an operation that must be recorded.
 pub fn fits(record: &Record) -> Result<Plan, StorageError> {
     Ok(fit(record, true)?.plan)
 }
 
-/// `may_split`: anything but the whole record in one Secret is allowed.
+/// Encodes a record. `may_split` permits layouts other than [`Plan::Whole`].
 pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageError> {
     let (text, unpacked) = record.encode_measured()?;
     if is_enough(&text, unpacked) {
@@ -98,15 +99,15 @@ pub(super) fn fit(record: &Record, may_split: bool) -> Result<Fitted, StorageErr
     Ok(Fitted { plan: Plan::Parts(pieces.len()), text, parts: Parts { digest, pieces } })
 }
 
-/// Whether a text fits into a Secret, with something to spare, and whoever reads it agrees to unpack it.
+/// Whether a text fits into a Secret with spare bytes, and decoders accept its decompressed size.
 fn is_enough(text: &str, unpacked: usize) -> bool {
     text.len() <= SECRET - SPARE && unpacked <= MAX_UNPACKED - SPARE
 }
 
-/// What stands in the place of a manifest in parts: nothing that any Helm takes for YAML.
+/// Text in place of a split manifest. No Helm parses it as YAML.
 fn instead(parts: usize, digest: &str) -> String {
     let mut text = String::from(KEPT);
-    // Writing to a text does not fail.
+    // Writing to a `String` cannot fail.
     let _ = write!(
         text,
         "{parts} parts, sha256:{digest}\n# It is too large for one Secret.\n{{ use: [ longshore\n"
@@ -114,7 +115,7 @@ fn instead(parts: usize, digest: &str) -> String {
     text
 }
 
-/// How many parts a manifest has, and its digest, if it has any.
+/// Number of parts and digest, if the manifest is split.
 pub(super) fn kept(manifest: &str) -> Option<(usize, &str)> {
     let line = manifest.strip_prefix(KEPT)?.lines().next()?;
     let (parts, digest) = line.split_once(" parts, sha256:")?;
@@ -123,14 +124,14 @@ pub(super) fn kept(manifest: &str) -> Option<(usize, &str)> {
     is_digest.then_some((parts, digest))
 }
 
-/// A manifest from its parts; nothing if they are not those.
+/// Joins the parts of a manifest; `None` if they do not match the digest.
 pub(super) fn whole(pieces: &[Vec<u8>], digest: &str) -> Option<String> {
     let manifest = record::unpack(&pieces.concat()).ok()?;
     (helm_host::sha256(&manifest) == digest).then_some(())?;
     String::from_utf8(manifest).ok()
 }
 
-/// The name of a part.
+/// Name of the Secret of a part.
 pub(super) fn part_name(record: &Record, digest: &str, at: usize) -> String {
     format!("longshore.release.{}.v{}.{}.{at}", record.name, record.version, &digest[..16])
 }

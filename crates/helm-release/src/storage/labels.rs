@@ -1,21 +1,21 @@
-//! The labels of a record's Secret: those by which it is found, and the user's own.
+//! Labels of a record's Secret: Helm's own and the user's.
 
 use std::collections::BTreeMap;
 
 use crate::record::{Record, Status};
 
-/// Helm's own.
+/// Label keys reserved by Helm.
 pub const SYSTEM: &[&str] = &["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
 pub(super) const CREATED: &str = "createdAt";
 pub(super) const MODIFIED: &str = "modifiedAt";
 
-/// Whether somebody may use these: not if Helm uses one of them.
+/// Whether none of the keys is reserved by Helm.
 pub fn are_free(labels: &BTreeMap<String, String>) -> bool {
     labels.keys().all(|key| !SYSTEM.contains(&key.as_str()))
 }
 
-/// The user's labels among all of them.
+/// The user's labels among all labels of the Secret.
 pub(super) fn of_user(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let free = labels.iter().filter(|(key, _)| !SYSTEM.contains(&key.as_str()));
     free.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -33,7 +33,7 @@ pub(super) fn of(record: &Record) -> BTreeMap<String, String> {
     labels
 }
 
-/// Selects all records, or those of one release.
+/// Label selector for all records, or those of one release.
 pub(super) fn selector(name: Option<&str>) -> String {
     name.map_or_else(|| "owner=helm".to_owned(), |name| format!("name={name},owner=helm"))
 }

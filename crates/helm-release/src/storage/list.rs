@@ -1,4 +1,4 @@
-//! Many releases, by what the labels of their Secrets say: nothing is unpacked, and nothing is transferred but metadata.
+//! Lists records by the labels of their Secrets. Reads metadata only and decodes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,19 +10,19 @@ use kube::api::{Api, ListParams};
 
 use super::{Head, MAX_REVISION, StorageError, labels, secret_name};
 
-/// So many are asked for at a time.
+/// Page size of the list.
 const PAGE: u32 = 500;
-/// Whether a Secret that is no record was logged. Tenants write them, so it is logged once.
+/// Whether a Secret that is not a record was logged. Tenants can write such Secrets, so it is logged once.
 static WARNED: AtomicBool = AtomicBool::new(false);
 
-/// Where to look.
+/// Namespaces to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     Namespace(String),
     All,
 }
 
-/// Every revision of every release there. `selector` is one of the user's labels, and may be empty.
+/// Lists every revision of every release in `scope`. `selector` selects by user labels and may be empty.
 pub async fn heads(client: &Client, scope: &Scope, selector: &str) -> Result<Vec<Head>, StorageError> {
     let secrets: Api<Secret> = match scope {
         Scope::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
@@ -42,7 +42,7 @@ pub async fn heads(client: &Client, scope: &Scope, selector: &str) -> Result<Vec
     }
 }
 
-/// Of each release the newest revision, by namespace and name.
+/// The newest revision of each release, sorted by namespace and name.
 pub fn newest(heads: Vec<Head>) -> Vec<Head> {
     let mut newest: BTreeMap<(String, String), Head> = BTreeMap::new();
     for head in heads {
@@ -55,7 +55,7 @@ pub fn newest(heads: Vec<Head>) -> Vec<Head> {
     newest.into_values().collect()
 }
 
-/// What a Secret says of its record; nothing if it is none.
+/// Parses the metadata of a record's Secret; `None` if it is not a record.
 pub(super) fn head(metadata: &ObjectMeta, namespace: &str) -> Option<Head> {
     let labels = metadata.labels.as_ref()?;
     let name = labels.get("name")?.clone();
@@ -70,14 +70,14 @@ pub(super) fn head(metadata: &ObjectMeta, namespace: &str) -> Option<Head> {
     })
 }
 
-/// The revision of a record, from the name of its Secret, by which Helm finds it. Nothing if the Secret is no record: its name
-/// is not the one that Helm gives, or the revision is not in 1 to [`MAX_REVISION`].
+/// Revision of a record, from the name of its Secret as Helm does. `None` if the Secret is not a record: its name
+/// differs from Helm's, or the revision is not in 1 to [`MAX_REVISION`].
 pub fn revision(metadata: &ObjectMeta) -> Option<i64> {
     let (release, secret) = (metadata.labels.as_ref()?.get("name")?, metadata.name.as_ref()?);
     let digits =
         secret.strip_prefix("sh.helm.release.v1.")?.strip_prefix(release.as_str())?.strip_prefix(".v")?;
     let revision = digits.parse().ok().filter(|revision| (1..=MAX_REVISION).contains(revision));
-    // Another spelling of the number would be another Secret than the one that is written and deleted.
+    // Another spelling of the number is a different Secret from the one that is written and deleted.
     let revision = revision.filter(|&revision| secret_name(release, revision) == *secret);
     if revision.is_none() && !WARNED.swap(true, Ordering::Relaxed) {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();

@@ -1,9 +1,15 @@
-//! Where records lie: Secrets in the namespace of the release, named, typed and labelled as Helm's.
+//! Storage of records: Secrets in the namespace of the release, with Helm's names, type and labels.
 //!
-//! A write carries the version that was read, so that nobody who has lost a release to somebody else can still write of it.
-//! Modules: the labels ([`labels`]), what is done with a record that is too large ([`fit`]), many releases ([`list`]).
+//! Every write carries the `resourceVersion` that was read, so a client that lost the release lock cannot overwrite
+//! newer records.
 //!
-//! Elsewhere: what the bytes are (`crate::record`).
+//! Modules:
+//!
+//! - [`labels`]: labels of the Secrets
+//! - [`fit`]: layout of records that are too large
+//! - [`list`]: lists releases by label
+//!
+//! See also: the encoding (`crate::record`).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
@@ -34,54 +40,54 @@ use fit::Fitted;
 pub use fit::{Plan, TooLarge, fits};
 pub use list::{Scope, heads, newest, revision};
 
-/// Helm's type of Secret.
+/// Helm's Secret type.
 const TYPE: &str = "helm.sh/release.v1";
-/// The key under which a Secret has its record.
+/// Key of the record in the Secret's data.
 const KEY: &str = "release";
-/// On a revision of somebody who holds the Lease of the release meanwhile: which one that is. The helm command holds none, and
-/// while it copies labels from revision to revision, it does not copy this.
+/// Annotation on a revision whose writer holds the release's Lease; its value names that Lease. The helm command
+/// uses no Lease, and although it copies labels from revision to revision, it does not copy this annotation.
 pub const HELD_BY: &str = "longshore.dev/held-by";
-/// So many Secrets are asked for at a time.
+/// Page size of lists.
 const PAGE: u32 = 250;
 
-/// The records of one namespace.
+/// Records of one namespace.
 #[derive(Clone)]
 pub struct Storage {
     secrets: Api<Secret>,
     namespace: String,
     clock: Arc<dyn Clock>,
     may_split: bool,
-    /// Where large records are packed and unpacked; on the caller's thread where it is not said.
+    /// Pool share for encoding and decoding large records; on the caller's thread if `None`.
     share: Option<Share>,
 }
 
-/// A record as it was read or written.
+/// A record as read or written.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub record: Record,
-    /// Of its Secret. What was changed since is not overwritten.
+    /// Of the Secret; guards updates against concurrent changes.
     pub resource_version: String,
     uid: String,
-    /// The label `createdAt`.
+    /// The `createdAt` label.
     created: Option<String>,
-    /// Whoever made it, or makes it, holds the Lease of the release meanwhile.
+    /// Whether the revision was written under the release's Lease.
     pub held: bool,
 }
 
-/// What the labels of a Secret say of the record in it.
+/// Metadata of a record, from the labels of its Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub name: String,
     pub namespace: String,
     pub revision: i64,
     pub status: Status,
-    /// The user's own.
+    /// User labels.
     pub labels: BTreeMap<String, String>,
     pub resource_version: String,
     pub uid: String,
 }
 
-/// A record that was fetched and not yet unpacked.
+/// A fetched record that is not decoded yet.
 #[derive(Clone)]
 pub struct Entry {
     pub head: Head,
@@ -90,28 +96,28 @@ pub struct Entry {
     text: Vec<u8>,
 }
 
-/// The highest revision of a release. Helm keeps it in an `int`, and Helm 2 had 32 bits for it.
+/// Maximum revision number. Helm stores it in an `int`; Helm 2 used 32 bits.
 pub const MAX_REVISION: i64 = i32::MAX as i64;
 
-/// The Secret of a revision.
+/// Name of the Secret of a revision.
 pub fn secret_name(name: &str, revision: i64) -> String {
     format!("sh.helm.release.v1.{name}.v{revision}")
 }
 
 impl Storage {
-    /// `clock` tells what the labels say of time.
+    /// `clock` provides the times in labels.
     pub fn new(client: Client, namespace: &str, clock: Arc<dyn Clock>) -> Self {
         let secrets = Api::namespaced(client, namespace);
         Self { secrets, namespace: namespace.to_owned(), clock, may_split: true, share: None }
     }
 
-    /// Refuses a record that does not fit into one Secret as Helm would write it.
+    /// Rejects records that do not fit into one Secret in Helm's format.
     #[must_use]
     pub fn whole_only(self) -> Self {
         Self { may_split: false, ..self }
     }
 
-    /// Packs and unpacks large records with this share of a pool.
+    /// Encodes and decodes large records on this share of a pool.
     #[must_use]
     pub fn sharing(self, share: Share) -> Self {
         Self { share: Some(share), ..self }
@@ -121,14 +127,13 @@ impl Storage {
         &self.namespace
     }
 
-    /// How a record would be kept; an error if it cannot be.
+    /// Storage layout of a record; an error if it exceeds the limits.
     pub async fn plan(&self, record: &Record) -> Result<Plan, StorageError> {
         check_revision(record)?;
         Ok(self.fitted(record).await?.plan)
     }
 
-    /// A record as it is written. It tells of objects that are in the cluster, so that a busy pool does not keep it from being
-    /// written.
+    /// Encodes a record. It describes objects that are already in the cluster, so a busy pool must not reject it.
     async fn fitted(&self, record: &Record) -> Result<Fitted, StorageError> {
         let may_split = self.may_split;
         let Some(share) = &self.share else { return fit::fit(record, may_split) };
@@ -136,7 +141,7 @@ impl Storage {
         share.finish(bytes, move || fit::fit(&record, may_split)).await?
     }
 
-    /// All revisions of a release, the oldest first. One call.
+    /// Lists all revisions of a release, oldest first.
     pub async fn entries(&self, name: &str) -> Result<Vec<Entry>, StorageError> {
         check_name(name)?;
         let mut found = Vec::new();
@@ -153,7 +158,7 @@ impl Storage {
         Ok(found)
     }
 
-    /// One revision, not yet unpacked.
+    /// Fetches one revision without decoding it.
     pub async fn fetch(&self, name: &str, revision: i64) -> Result<Option<Entry>, StorageError> {
         check_name(name)?;
         let secret = self.secrets.get_opt(&secret_name(name, revision)).await;
@@ -161,12 +166,13 @@ impl Storage {
         Ok(secret.and_then(|secret| self.entry(secret)))
     }
 
-    /// Unpacks a record, and fetches its parts if it has any.
+    /// Decodes a record and fetches its parts, if any.
     pub async fn open(&self, entry: &Entry) -> Result<Stored, StorageError> {
         self.unpack(entry, false).await
     }
 
-    /// The same for a record that is to be written again after objects were: a busy pool does not refuse it.
+    /// Like [`Storage::open`], for a record that is updated after objects were written: a busy pool does not reject
+    /// it.
     pub(crate) async fn open_to_finish(&self, entry: &Entry) -> Result<Stored, StorageError> {
         self.unpack(entry, true).await
     }
@@ -193,12 +199,12 @@ impl Storage {
         })
     }
 
-    /// One revision.
+    /// Reads one revision.
     pub async fn get(&self, name: &str, revision: i64) -> Result<Option<Stored>, StorageError> {
         self.open_some(self.fetch(name, revision).await?.as_ref()).await
     }
 
-    /// All revisions, unpacked, the oldest first.
+    /// Reads and decodes all revisions, oldest first.
     pub async fn history(&self, name: &str) -> Result<Vec<Stored>, StorageError> {
         let mut history = Vec::new();
         for entry in self.entries(name).await? {
@@ -207,12 +213,12 @@ impl Storage {
         Ok(history)
     }
 
-    /// The newest revision.
+    /// Reads the newest revision.
     pub async fn last(&self, name: &str) -> Result<Option<Stored>, StorageError> {
         self.open_some(self.entries(name).await?.last()).await
     }
 
-    /// The newest revision that is deployed.
+    /// Reads the newest deployed revision.
     pub async fn deployed(&self, name: &str) -> Result<Option<Stored>, StorageError> {
         self.open_some(deployed(&self.entries(name).await?)).await
     }
@@ -224,7 +230,7 @@ impl Storage {
         }
     }
 
-    /// Writes a new revision; [`StorageError::Exists`] if there is one.
+    /// Writes a new revision. Fails with [`StorageError::Exists`] if it exists.
     pub async fn create(&self, record: &Record) -> Result<Stored, StorageError> {
         check_name(&record.name)?;
         check_revision(record)?;
@@ -236,7 +242,7 @@ impl Storage {
         let record = &record;
         let created = self.clock.now().as_second().to_string();
         let fitted = self.fitted(record).await?;
-        // The parts come first: a record whose parts are missing is never there to be read.
+        // Parts are written before the record, so that no reader sees a record without its parts.
         self.write_parts(record, &fitted.parts).await?;
         let mut secret = self.secret(record, fitted.text, true);
         secret.metadata.labels.get_or_insert_default().insert(labels::CREATED.into(), created.clone());
@@ -252,7 +258,7 @@ impl Storage {
         Ok(stored(record.clone(), written, Some(created)))
     }
 
-    /// Writes a revision again, unless somebody else has.
+    /// Updates a revision. Fails if another client changed it.
     pub async fn update(&self, stored: &Stored) -> Result<Stored, StorageError> {
         let record = &stored.record;
         let fitted = self.fitted(record).await?;
@@ -279,7 +285,7 @@ impl Storage {
         }
     }
 
-    /// Deletes a revision as it was seen. One that is gone already is deleted.
+    /// Deletes a revision if it is unchanged. Succeeds if it no longer exists.
     pub async fn delete(&self, head: &Head) -> Result<(), StorageError> {
         let (name, revision) = (head.name.clone(), head.revision);
         let seen = Preconditions {
@@ -323,7 +329,7 @@ impl Storage {
 }
 
 impl Entry {
-    /// Unpacks the record, but for a manifest that is kept in parts: for those who only show it.
+    /// Decodes the record without fetching a split manifest, for display.
     pub fn peek(&self) -> Result<Record, StorageError> {
         let secret = || secret_name(&self.head.name, self.head.revision);
         let record = Record::decode(&self.text)
@@ -335,7 +341,7 @@ impl Entry {
     }
 }
 
-/// The newest of these that is deployed.
+/// The newest deployed entry.
 fn deployed(entries: &[Entry]) -> Option<&Entry> {
     entries.iter().rev().find(|entry| entry.head.status == Status::Deployed)
 }
@@ -344,7 +350,7 @@ fn check_name(name: &str) -> Result<(), StorageError> {
     names::check(name).map_err(|why| StorageError::Name { name: name.to_owned(), why })
 }
 
-/// Refuses a revision that would not be found again.
+/// Rejects a revision number that lists would ignore.
 fn check_revision(record: &Record) -> Result<(), StorageError> {
     if (1..=MAX_REVISION).contains(&record.version) {
         return Ok(());
@@ -352,7 +358,7 @@ fn check_revision(record: &Record) -> Result<(), StorageError> {
     Err(StorageError::Revision { name: record.name.clone(), revision: record.version })
 }
 
-/// Whether it was made by somebody who held the release.
+/// Whether the revision was written under the release's Lease.
 pub fn is_held(metadata: &ObjectMeta) -> bool {
     metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(HELD_BY))
 }

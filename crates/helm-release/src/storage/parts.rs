@@ -1,7 +1,7 @@
-//! Manifests that are kept in parts, each in a Secret of its own beside the record's.
+//! Split manifests: each part in a Secret of its own next to the record's.
 //!
-//! A part belongs to the Secret of its record: whoever deletes that, though it be a Helm that knows nothing of
-//! parts, has it deleted with it.
+//! The record's Secret owns the parts, so that garbage collection deletes them with it, also when a Helm without
+//! support for parts deletes the record.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::record::Record;
 
 const TYPE: &str = "longshore.dev/release-part.v1";
 const KEY: &str = "part";
-/// Not Helm's: it does not find them.
+/// Differs from Helm's owner label, so that Helm does not list parts.
 const OWNER: &str = "longshore";
 
 impl Storage {
-    /// The manifest of a record that has it in parts.
+    /// Reads the split manifest of a record.
     pub(super) async fn manifest(
         &self,
         record: &Record,
@@ -47,7 +47,7 @@ impl Storage {
         whole.ok_or_else(|| StorageError::Incomplete { secret, part: part_name(record, digest, 0) })
     }
 
-    /// Writes the parts that are not there yet. A part's name tells what is in it.
+    /// Writes the missing parts. The name of a part contains the digest of the manifest, so an existing part is reused.
     pub(super) async fn write_parts(&self, record: &Record, parts: &Parts) -> Result<(), StorageError> {
         for (at, piece) in parts.pieces.iter().enumerate() {
             let part = Secret {
@@ -74,7 +74,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes what an earlier try to write this revision has left, which came to no record.
+    /// Deletes parts that an earlier failed attempt at this revision left behind.
     pub(super) async fn clear_parts(&self, record: &Record, parts: &Parts) -> Result<(), StorageError> {
         if parts.pieces.is_empty() {
             return Ok(());
@@ -95,7 +95,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Lets the parts go with their record.
+    /// Sets the record's Secret as owner of its parts.
     pub(super) async fn own_parts(
         &self,
         record: &Record,

@@ -1,8 +1,8 @@
-//! Writing the Secret of a record, on a cluster that does not always answer.
+//! Writes the Secret of a record on an unreliable connection.
 //!
-//! When an act is done, all of it hangs on one more write. A cluster that is out of reach for a moment must not turn it
-//! into one that was interrupted, so it is tried again. Whether a call without an answer was done is not known: what is there
-//! tells, because no two acts write the same.
+//! An operation is complete only when its last record is written. A short network failure must not turn a finished
+//! operation into an interrupted one, so the write is retried. After a call without an answer, the stored object
+//! shows whether the write happened: no two operations write the same content.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use tokio::time::sleep;
 
 use super::{Storage, error};
 
-/// How long to wait before each further try: a connection that broke is soon another. Who is away for longer is for recovery.
+/// Delays between retries, enough to replace a broken connection. Longer outages are left to recovery.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
 
 impl Storage {
-    /// Creates a Secret, or replaces the version of it that it names.
+    /// Creates a Secret, or replaces it if it carries a `resourceVersion`.
     pub(super) async fn write(&self, secret: &Secret) -> kube::Result<Secret> {
         let mut written = self.send(secret).await;
         for pause in PAUSES {
@@ -27,7 +27,7 @@ impl Storage {
             }
             written = self.send(secret).await;
             let unclear = written.as_ref().err().is_some_and(|error| error::code(error) == Some(409));
-            // Somebody was faster: an earlier try of ours, perhaps.
+            // The conflict may come from an earlier attempt of ours.
             if unclear && let Some(found) = self.same(secret).await? {
                 return Ok(found);
             }
@@ -43,7 +43,7 @@ impl Storage {
         }
     }
 
-    /// The Secret as it is there, if it holds what `wanted` does.
+    /// The stored Secret, if its data equals that of `wanted`.
     async fn same(&self, wanted: &Secret) -> kube::Result<Option<Secret>> {
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         let found = self.secrets.get_opt(name).await?;

@@ -1,4 +1,5 @@
-//! Our acts beside those of the real Helms: the same records, the same objects, and either goes on from the other's.
+//! Our actions compared with the real Helm versions: same records, same objects, and each can continue the other's
+//! release.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::world::{chart, storage, values};
 
 const HELM_4: &str = "LONGSHORE_HELM_4_3";
 
-/// What both are told to do.
+/// An action that both sides run.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Install(&'static str),
@@ -29,7 +30,7 @@ enum Act {
 }
 
 impl Act {
-    /// As one types it.
+    /// The command line of the action.
     fn line(self) -> String {
         let set = |values: &str| if values.is_empty() { String::new() } else { format!(" --set {values}") };
         match self {
@@ -103,7 +104,7 @@ impl Act {
     }
 }
 
-/// Values as JSON are a subset of what `--set` takes here.
+/// All actions in the life of a release. The `--set` values become the same YAML map if `=` is replaced by `: `.
 const LIFE: [Act; 8] = [
     Act::Install("word=one"),
     Act::Upgrade("word=two"),
@@ -122,7 +123,7 @@ async fn ours(served: &Served, variable: &str) -> Helm {
     Helm { profile, ..Helm::new(client.clone(), client, discovery, Arc::new(SystemClock), "us") }
 }
 
-/// Everything that is left in the namespace, without what differs from run to run.
+/// Records and objects of the namespace, without fields that vary between runs.
 async fn left(served: &Served) -> Value {
     let client = served.client();
     let mut records: Vec<Value> = Vec::new();
@@ -140,7 +141,7 @@ async fn left(served: &Served) -> Value {
         maps.items.iter().map(serde_json::to_value).chain(secrets.items.iter().map(serde_json::to_value))
     {
         let mut item = item.unwrap();
-        // Each cluster has its own, and neither of us made it.
+        // Created by each cluster, not by an action.
         if item["metadata"]["name"] == "kube-root-ca.crt" {
             continue;
         }
@@ -150,7 +151,7 @@ async fn left(served: &Served) -> Value {
     serde_json::json!({"records": records, "objects": objects})
 }
 
-/// Whether there is a time is told, and not which.
+/// Replaces times by their presence and removes fields that vary between runs.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -185,7 +186,7 @@ async fn our_acts_leave_what_theirs_leave() {
         let (theirs, us) = (Served::new().await, Served::new().await);
         let Some(real) = theirs.helm(variable) else { continue };
         let helm = ours(&us, variable).await;
-        // Helm 3 knows no other way, and does not say which it is.
+        // Helm 3 has no other apply method and records none.
         let applying = if variable == HELM_4 { Applying::Auto } else { Applying::Helm3 };
         for act in LIFE {
             real.ok(&act.line()).await;
@@ -199,7 +200,7 @@ async fn our_acts_leave_what_theirs_leave() {
     }
 }
 
-/// Ours is the Helm 3 that does not know policies of output yet.
+/// Our Helm 3 profile predates output log policies.
 fn without_policies(left: &mut Value) {
     let records = left["records"].as_array_mut().into_iter().flatten();
     for hook in records.flat_map(|record| record["hooks"].as_array_mut().into_iter().flatten()) {
@@ -207,7 +208,7 @@ fn without_policies(left: &mut Value) {
     }
 }
 
-/// The first place where two values differ, for people to read.
+/// Reports the first path where two values differ.
 fn assert_same(theirs: &Value, ours: &Value, place: &str) {
     match (theirs, ours) {
         (Value::Object(a), Value::Object(b)) => {
@@ -227,7 +228,7 @@ fn assert_same(theirs: &Value, ours: &Value, place: &str) {
     }
 }
 
-/// Each act in turn by one and by the other, on one cluster.
+/// Each action in turn by one side and the other, on one cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_goes_on_from_where_the_other_stopped() {
     for variable in HELMS {
@@ -266,7 +267,7 @@ async fn one_truth(served: &Served) {
     );
 }
 
-/// What is told where something is wrong.
+/// Error messages equal Helm's.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_refusals_are_theirs() {
     let (theirs, us) = (Served::new().await, Served::new().await);

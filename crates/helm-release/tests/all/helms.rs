@@ -1,4 +1,4 @@
-//! The real Helms, and an embedded cluster that they can reach.
+//! The real Helm programs, and an embedded cluster that they can reach.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
-/// By the variables that name them.
+/// Environment variables that name the programs.
 pub const HELMS: [&str; 3] = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_3_22", "LONGSHORE_HELM_4_3"];
 
-/// A cluster in memory that listens on loopback.
+/// An in-memory cluster that listens on loopback.
 pub struct Served {
     pub cluster: Cluster,
     folder: TempDir,
 }
 
-/// A Helm, pointed at a cluster.
+/// A Helm program with a kubeconfig for the cluster.
 #[derive(Clone)]
 pub struct Helm {
     program: PathBuf,
     folder: PathBuf,
 }
 
-/// What it said.
+/// Output of a command.
 #[derive(Debug)]
 pub struct Said {
     pub ok: bool,
@@ -50,13 +50,13 @@ impl Served {
         self.cluster.client(User::admin())
     }
 
-    /// Nothing, with a line that says so, where the variable names no program.
+    /// Returns the program; prints that the test is skipped and returns `None` if the variable is unset.
     pub fn helm(&self, variable: &str) -> Option<Helm> {
         let program = std::env::var_os(variable).map(PathBuf::from).filter(|program| program.exists());
         if program.is_none() {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or_default();
-            // Past the captured output, which nobody sees of a test that passes.
+            // Bypasses the captured output, which is hidden for passing tests.
             let _ = writeln!(std::io::stderr(), "skipped: {name}: {variable} names no program");
         }
         Some(Helm { program: program?, folder: self.folder.path().to_owned() })
@@ -80,7 +80,7 @@ impl Helm {
         Said { ok: done.status.success(), stdout: text(done.stdout), stderr: text(done.stderr) }
     }
 
-    /// What it prints; a failure is a failed test.
+    /// Runs a command and returns its output. Panics if it fails.
     pub async fn ok(&self, line: &str) -> String {
         let said = self.says(line).await;
         assert!(said.ok, "{} {line}: {said:#?}", self.program.display());
@@ -88,7 +88,7 @@ impl Helm {
     }
 }
 
-/// The folder of our own small charts.
+/// Directory of our small test charts.
 pub fn charts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/charts")
 }

@@ -1,4 +1,4 @@
-//! One operation per release. How Leases pass from one to another is tested beside them (`kube_access::lock`).
+//! The release lock. Lease transitions are tested in `kube_access::lock`.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_lease_is_there_for_the_work_and_gone_after_it() {
     let holder = during.await.unwrap();
     assert!(holder.starts_with("anna_"), "{holder}");
     assert!(leases(&client).list(&ListParams::default()).await.unwrap().items.is_empty());
-    // Made without looking, and removed: no more than that.
+    // One create without a read, and one delete.
     assert_eq!((fault.calls(), fault.writes()), (2, 2));
 }
 
@@ -48,9 +48,9 @@ async fn who_comes_second_is_told_by_whom_it_is_held() {
     let refused = second.during("app", Duration::ZERO, || async { panic!("nobody works on it twice") }).await;
     let refused: HoldError = refused.map(|(): ()| ()).unwrap_err();
     assert_eq!(refused.to_string(), "another operation on release `app` is in progress, by anna");
-    // Another release is another matter.
+    // Another release has its own lock.
     second.during("other", Duration::ZERO, || async {}).await.unwrap();
-    // Who is patient has their turn.
+    // A waiting client gets the lock after its release.
     let third = tokio::spawn(async move {
         let patience = Duration::from_mins(1);
         second.during("app", patience, || async { 3 }).await

@@ -1,4 +1,4 @@
-//! The real Helms and us on one cluster: each reads what the other wrote.
+//! The real Helm programs and our code on one cluster: each reads the other's records.
 
 use helm_release::queries::{self, Wanted};
 use helm_release::record::{ChartRecord, Record, Status};
@@ -123,7 +123,7 @@ async fn they_read_what_we_write() {
         assert_eq!(parsed(&helm.ok("get values app -o json").await)["word"], "<open>");
         assert!(helm.ok("get all app").await.contains("ours, app!"));
         assert!(helm.ok("status app").await.contains("STATUS: deployed"));
-        // And they go on from there.
+        // Helm continues from our records.
         helm.ok("upgrade app ./plain --reuse-values --set count=9").await;
         helm.ok("rollback app 2").await;
         let now = storage.last("app").await.unwrap().unwrap().record;
@@ -185,7 +185,7 @@ async fn who_is_faster_makes_the_revision() {
         helm.ok("install app ./plain").await;
         let read = storage.last("app").await.unwrap().unwrap();
         helm.ok("upgrade app ./plain").await;
-        // Both the old revision and the new one are no longer ours to write.
+        // Our writes to both the old and the new revision now conflict.
         let mut old = read.clone();
         old.record.set_status(Status::Superseded, "");
         assert!(matches!(storage.update(&old).await, Err(StorageError::Changed { .. })));

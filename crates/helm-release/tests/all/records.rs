@@ -1,4 +1,4 @@
-//! Records that real Helms wrote: read, and written again.
+//! Records written by real Helm programs: decoded and encoded again.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::helms::{HELMS, Served};
 
-/// What was recorded of each Helm: a release of `plain` that was upgraded, and one of `umbrella`.
+/// Recordings of each Helm: an upgraded release of `plain`, and one of `umbrella`.
 pub const RECORDED: [&str; 3] = ["plain.v1", "plain.v2", "umbrella.v1"];
 
 pub fn recording(helm: &str, name: &str) -> Vec<u8> {
@@ -70,7 +70,7 @@ fn what_stands_in_a_record_is_found() {
     }
 }
 
-/// Writes `tests/records` anew: for each Helm the JSON inside the Secrets that it leaves behind.
+/// Regenerates `tests/records`: the decoded JSON of the Secrets that each Helm leaves.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "it writes the recordings anew, by the real Helms"]
 async fn record() {

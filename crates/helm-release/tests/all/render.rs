@@ -1,4 +1,4 @@
-//! Rendering for a cluster, and what comes of it for the record.
+//! Rendering against a cluster, and its results in the record.
 
 use governor::work::{WorkLimits, WorkPool};
 use helm_release::record::Record;
@@ -14,7 +14,7 @@ use crate::helms::HELMS;
 use crate::records::{RECORDED, recording};
 use crate::world::{chart, cluster, record, rendered, values};
 
-/// What a recording says that is not ours to know: times, and what Helm 3.22 has from later Helms.
+/// Removes fields that cannot match a recording: times, and fields that Helm 3.22 took over from later versions.
 fn without_times(text: &str) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -94,7 +94,7 @@ async fn templates_see_the_cluster_as_the_actor_may() {
     let list = "{{ $l := lookup \"v1\" \"ConfigMap\" \"default\" \"\" }}a: {{ $l.kind }}{{ range $l.items }}/{{ .kind }}-{{ .metadata.name }}{{ end }}";
     let list = text(&client, list, true).await.unwrap();
     assert!(list.contains("a: ConfigMapList/") && list.contains("/ConfigMap-one/ConfigMap-two"), "{list}");
-    // Nobody there, no such kind, no such group.
+    // Missing object, unknown kind, unknown group.
     assert!(
         text(&client, "a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"none\" }}", true)
             .await
@@ -120,7 +120,7 @@ async fn templates_see_the_cluster_as_the_actor_may() {
         refused.contains("secrets is forbidden: User \"nobody\" cannot list resource \"secrets\""),
         "{refused}"
     );
-    // Whole numbers stay whole.
+    // Integers stay integers.
     let whole = "a: {{ (lookup \"v1\" \"Service\" \"default\" \"kubernetes\").spec.ports | first | toJson }}";
     let whole = text(&client, whole, true).await.unwrap();
     assert!(whole.contains("\"port\":443"), "{whole}");
@@ -162,7 +162,7 @@ async fn a_chart_is_told_what_the_cluster_can_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_runtime_goes_on_while_a_chart_is_rendered() {
-    // One thread for everything but rendering.
+    // A single-threaded runtime: only rendering has other threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::spawn_blocking(move || {
         runtime.block_on(async {
@@ -196,7 +196,7 @@ async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
     let asking = chart_with("a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"x\" | len }}");
     let what = What::install("r", "default", Profile::Helm4);
     let said = values("{}");
-    // They are first in the queue.
+    // These are first in the queue.
     let waiting = (0..32).map(|_| renderer.render(&there, &asking, &said, &what));
     let late = renderer.render(&here, &asking, &said, &what);
     tokio::select! {
@@ -206,7 +206,7 @@ async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
     }
 }
 
-/// Templates that work for minutes in a build without optimisations.
+/// A template that renders for minutes in a debug build.
 const ENDLESS: &str = "{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}{{ $x := sha256sum \"x\" }}{{ end }}{{ end }}{{ end }}";
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -258,7 +258,7 @@ async fn workspace_that_renders_without_end_keeps_no_other_waiting() {
             tokio::spawn(async move { renderer.render(&here, &endless, &said, &what).await })
         })
         .collect();
-    // One runs, five wait, four are put off with an error that can be tried again.
+    // One runs, five wait, four are rejected with a retriable error.
     within("some wait", async {
         while renderer.pool().slots().rejected < 4 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -319,7 +319,7 @@ async fn releases_of_a_chart_share_what_the_record_says_of_it() {
     let text = async |said: &str| {
         let what = What::install("r", "default", Profile::Helm4);
         let rendering = rendered(&client, &umbrella, &values(said), &what).await.unwrap();
-        // Texts at one address are one text.
+        // Equal addresses show that the text is shared.
         rendering.chart.text().unwrap().as_ptr() as usize
     };
     let first = text("{}").await;
@@ -339,7 +339,7 @@ fn charts_that_were_last_used_are_kept() {
     assert!(charts.get("a").is_some());
     charts.keep("c", one());
     assert!(charts.get("a").is_some() && charts.get("b").is_none() && charts.get("c").is_some());
-    // One is kept, however large it is.
+    // At least one chart stays cached, whatever its size.
     let charts = Charts::new(0);
     charts.keep("a", one());
     assert!(charts.get("a").is_some());

@@ -1,4 +1,4 @@
-//! Records in Secrets: found, written once, not overwritten, and put away.
+//! Records in Secrets: created once, found, guarded against concurrent changes, deleted.
 
 use std::collections::BTreeSet;
 
@@ -80,13 +80,13 @@ async fn who_comes_late_overwrites_nothing() {
     storage.delete(&second.head()).await.unwrap();
     let gone = storage.update(&second).await.unwrap_err();
     assert!(matches!(gone, StorageError::Gone { .. } | StorageError::Changed { .. }), "{gone}");
-    // A new one of the same name is not the old one.
+    // A new record of the same name is a different object.
     storage.create(&small("app", 1, Status::Failed)).await.unwrap();
     assert!(storage.update(&second).await.is_err());
     assert!(storage.delete(&second.head()).await.is_err());
 }
 
-/// Does it on a line that is cut at the first write, and mended at once.
+/// Runs `work` on a connection that is cut at the first write and restored immediately.
 async fn past_a_cut<T>(client: &kube::Client, blow: Blow, work: impl AsyncFnOnce(Storage) -> T) -> T {
     let fault = Fault::after_writes(0, blow);
     let mended = async {
@@ -109,7 +109,7 @@ async fn a_cluster_that_does_not_answer_for_a_moment_costs_nothing() {
         let read = storage(&client).last("app").await.unwrap().unwrap();
         assert_eq!(read.resource_version, stored.resource_version);
         assert_eq!(read.record.info.status, Status::Deployed);
-        // What is another's does not become ours by trying again.
+        // A retry does not take over another client's record.
         let other = small("app", 1, Status::Failed);
         let exists = past_a_cut(&client, blow, async |storage| storage.create(&other).await).await;
         assert!(matches!(exists, Err(StorageError::Exists { .. })));
@@ -151,12 +151,12 @@ async fn what_is_no_record_is_said_to_be_none() {
         let read = matches!(error, StorageError::Damaged { .. } | StorageError::Mistaken { .. });
         assert!(read && error.to_string().contains(name), "{text}: {error}");
     }
-    // The record of another release under this one's name is not taken for it.
+    // A record of another release under this name is rejected.
     let other = secrets.get("sh.helm.release.v1.other.v1").await.unwrap().data.unwrap()["release"].clone();
     let other = String::from_utf8(other.0).unwrap();
     secrets.patch(name, &PatchParams::default(), &patch(&other)).await.unwrap();
     assert!(matches!(storage.last("app").await, Err(StorageError::Mistaken { .. })));
-    // A list goes on without it, and says so.
+    // Lists skip the record and report it.
     let wanted = Wanted::new(Scope::Namespace("default".into()));
     let listed = queries::list(&client, &clock(), &wanted).await.unwrap();
     assert_eq!(listed.releases.len(), 1);
@@ -186,7 +186,7 @@ async fn a_record_too_large_leaves_out_the_files_of_its_chart() {
     let less = read.chart.chart(Profile::Helm4).unwrap();
     assert!(less.files.is_empty() && less.templates.is_empty() && less.schema.is_some());
     assert_eq!(less.metadata.annotations["example.com/note"], "one".into());
-    // Written again it stays what it is.
+    // Without its files it fits into one Secret.
     assert_eq!(fits(&read).unwrap(), Plan::Whole);
 
     let refused = storage.clone().whole_only().create(&Record { version: 2, ..record }).await.unwrap_err();
@@ -211,7 +211,7 @@ async fn a_manifest_too_large_is_kept_in_parts() {
         assert_eq!(part.metadata.owner_references.unwrap()[0].uid, owner.metadata.uid.clone().unwrap());
     }
     assert_eq!(storage.last("app").await.unwrap().unwrap().record.manifest, manifest);
-    // Nobody takes what stands in its place for a manifest.
+    // The text in place of the manifest does not parse as a manifest.
     let entry = storage.entries("app").await.unwrap().remove(0);
     let instead = entry.peek().unwrap().manifest;
     assert!(kube_apply::Object::parse_all(&instead).is_err());
@@ -222,13 +222,13 @@ async fn a_manifest_too_large_is_kept_in_parts() {
     assert_eq!(parts().await.len(), 2);
     let read = storage.deployed("app").await.unwrap().unwrap();
     assert_eq!(read.record.manifest, manifest);
-    // A part that is missing is no shorter manifest.
+    // A missing part is an error, not a shorter manifest.
     let part = parts().await.remove(1).metadata.name.unwrap();
     secrets(&client).delete(&part, &DeleteParams::default()).await.unwrap();
     let error = storage.last("app").await.unwrap_err();
     assert!(matches!(&error, StorageError::Incomplete { part: missing, .. } if *missing == part), "{error}");
 
-    // One that packs well into a Secret, but that nobody would agree to unpack.
+    // Compresses well into a Secret, but exceeds the decompressed limit.
     let endless = Record { manifest: "# \n".repeat(12 << 20), ..small("app", 2, Status::PendingInstall) };
     assert!(matches!(storage.create(&endless).await.unwrap_err(), StorageError::TooLarge(_)));
     assert_eq!(parts().await.len(), 1);
@@ -238,15 +238,15 @@ async fn a_manifest_too_large_is_kept_in_parts() {
 async fn parts_of_a_try_that_broke_off_are_used_or_removed() {
     let world = testkit::World::new().await;
     let record = Record { manifest: noise(1_400_000), ..small("app", 1, Status::PendingInstall) };
-    // Between the parts, before the record, and before its parts are known to be its own.
+    // Between the parts, before the record, and before its parts have their owner.
     for passing in [1, 2, 4] {
-        // Killed after so many writes; then tried again with another manifest, and with the same.
+        // Killed after this many writes, then retried with another manifest and with the same one.
         let fault = Fault::after_writes(passing, Blow::Before);
         let first = storage(&fault.over(world.admin())).create(&record).await;
         let storage = storage(&world.admin());
         let written = match storage.create(&record).await {
             Ok(stored) => stored,
-            // The first try got so far that there is a record, and it is whole.
+            // The first attempt wrote a record, and it is complete.
             Err(StorageError::Exists { .. }) => storage.last("app").await.unwrap().unwrap(),
             Err(error) => panic!("{passing}: {error}"),
         };

@@ -1,4 +1,4 @@
-//! What most tests begin with: a namespace with a storage, and records to keep in it.
+//! Fixture: a storage for a namespace, and sample records.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub async fn rendered(
     Renderer::new().render(&cluster(client).await, chart, values, what).await
 }
 
-/// A record of a rendering, as a finished installation would leave it.
+/// A record of a rendering, as after a finished installation.
 pub fn record(what: &What, rendering: &Rendering, values: &Members) -> Record {
     let now: Moment = Timestamp::from_second(1_700_000_000).unwrap().into();
     Record {
@@ -72,7 +72,7 @@ pub fn record(what: &What, rendering: &Rendering, values: &Members) -> Record {
     }
 }
 
-/// A record that says little.
+/// A minimal record.
 pub fn small(name: &str, version: i64, status: Status) -> Record {
     Record {
         name: name.into(),
@@ -86,7 +86,7 @@ pub fn small(name: &str, version: i64, status: Status) -> Record {
     }
 }
 
-/// A manifest of about so many bytes, of which packing takes off a quarter.
+/// A manifest of about `bytes` length that compresses by a quarter.
 pub fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = Vec::with_capacity(bytes);

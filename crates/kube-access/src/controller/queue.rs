@@ -1,8 +1,8 @@
-//! Work by key: what is due, once; what failed, again after a pause.
+//! Work queue by key: each due key is reconciled once; a failed one is retried after a backoff.
 //!
-//! A controller hands in the keys of what changed and a pass over one of them. A key waits at most once however often
-//! it is handed in, and is never worked on twice at the same time; handed in during its pass, it is due again after it.
-//! Slots are shared fairly among the tenants of keys ([`super::fair`]).
+//! A controller provides a stream of changed keys and a reconcile function. A key is queued at most once and never
+//! reconciled concurrently; if it is added during its reconcile, it is due again afterwards. Slots are shared fairly
+//! among the tenants of keys ([`super::fair`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -15,29 +15,31 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::fair::{Limits, Slots};
 use super::runtime::{isolate, runtime};
 
-/// The pause after a first failure; each further one of the same key doubles it.
+/// Backoff after the first failure of a key; doubles with each further one.
 pub const PAUSE: Duration = Duration::from_millis(200);
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A key whose reconcile panicked or exceeded its deadline so often in a row is quarantined: it is reconciled rarely, however often
-/// it changes.
+/// Number of consecutive panics and exceeded deadlines after which a key is quarantined: it is then reconciled
+/// rarely, however often it changes.
 pub const QUARANTINED_AFTER: u32 = 5;
 pub const LONGEST_QUARANTINE: Duration = Duration::from_mins(10);
 /// Upper bound of every delay. A key that asks for a longer one is reconciled earlier, which is always correct.
 const MAX_DELAY: Duration = Duration::from_hours(24 * 30);
 
-/// When a key is due again after a pass that succeeded.
+/// When a key is due again after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When it is handed in again.
+    /// When it is added again.
     Rest,
-    /// After so long, or when it is handed in again.
+    /// After this delay, or when it is added again.
     After(Duration),
 }
 
-/// Passes over every key that is handed in, over so many at once. Ends when the keys do and all that was due is done.
+/// Reconciles every key of the stream, at most `at_once` concurrently. Returns when the stream has ended and all due
+/// keys are done.
 ///
-/// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for `controller`, and tried
-/// again with backoff, and the other keys go on. So is a reconcile that exceeds its deadline.
+/// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for
+/// `controller`, and retried with backoff; other keys are not affected. The same applies to a reconcile that exceeds
+/// its deadline.
 pub async fn run<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
@@ -50,7 +52,7 @@ pub async fn run<K, E>(
     run_fair(controller, keys, Limits::from(at_once), K::to_string, sync).await;
 }
 
-/// As [`run`], with slots that are shared fairly among tenants ([`super::fair`]). `tenant_of` names the tenant of a key.
+/// Like [`run`], with slots shared fairly among tenants ([`super::fair`]). `tenant_of` names the tenant of a key.
 pub async fn run_fair<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
@@ -104,10 +106,10 @@ pub async fn run_fair<K, E>(
     }
 }
 
-/// Why a reconcile did not succeed.
+/// Failure of a reconcile.
 enum Failed {
     Error(String),
-    /// It panicked or exceeded its deadline.
+    /// A panic or an exceeded deadline.
     Crash(String),
 }
 
@@ -119,13 +121,13 @@ impl Failed {
     }
 }
 
-/// Which keys are due, under way, or due later.
+/// Keys that are due, in progress or due later.
 struct Due<K> {
     controller: &'static str,
     slots: Slots<K>,
     states: BTreeMap<K, State>,
     timers: BTreeSet<(Instant, K)>,
-    /// How many keys are quarantined.
+    /// Number of quarantined keys.
     quarantined: usize,
 }
 
@@ -135,9 +137,9 @@ struct State {
     under_way: bool,
     timer: Option<Instant>,
     failures: u32,
-    /// Panics and exceeded deadlines in a row.
+    /// Consecutive panics and exceeded deadlines.
     crashes: u32,
-    /// When a quarantined key may be reconciled again at the earliest.
+    /// Earliest time of the next reconcile of a quarantined key.
     not_before: Option<Instant>,
 }
 
@@ -152,7 +154,7 @@ impl<K: Ord + Clone + Display> Due<K> {
         if let Some(at) = state.timer.take() {
             self.timers.remove(&(at, key.clone()));
         }
-        // A change of a quarantined object is a reason to try it again, but not at any rate.
+        // A changed quarantined object is reconciled again, but at a limited rate.
         if let Some(at) = state.not_before.filter(|at| *at > now && !state.under_way && !state.waits) {
             state.timer = Some(at);
             self.timers.insert((at, key));
@@ -220,7 +222,7 @@ impl<K: Ord + Clone + Display> Due<K> {
         }
     }
 
-    /// When the first timer is over.
+    /// Time of the first timer.
     fn wakes(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| *at);
         timer.into_iter().chain(self.slots.wakes()).min()
@@ -238,12 +240,12 @@ impl<K: Ord + Clone + Display> Due<K> {
     }
 }
 
-/// The pause after that many failures before this one.
+/// Backoff after this many earlier failures.
 fn pause(failures: u32) -> Duration {
     LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(failures)))
 }
 
-/// The pause after that many panics and exceeded deadlines in a row.
+/// Delay after this many consecutive panics and exceeded deadlines.
 fn quarantine(crashes: u32) -> Duration {
     let steps = crashes.saturating_sub(QUARANTINED_AFTER).saturating_add(1);
     LONGEST_QUARANTINE.min(LONGEST_PAUSE.saturating_mul(2_u32.saturating_pow(steps)))

@@ -1,4 +1,4 @@
-//! Writing, against the embedded cluster, in both ways.
+//! Apply against the embedded cluster, with both strategies.
 
 mod definitions;
 
@@ -59,7 +59,7 @@ async fn everything_is_written_once_in_order_and_marked_and_then_left_alone() {
                 "Ingress shop/web"
             ]
         );
-        // One look and one write for each object, and no discovery.
+        // One read and one write per object, no discovery.
         assert_eq!((fault.calls(), fault.writes()), (10, 5));
         assert_eq!(ear.steps().len(), 10);
         let live = town.get(DEPLOYMENT, "web").await.unwrap();
@@ -98,7 +98,7 @@ async fn reserved_objects_are_written_with_their_own_client_or_left_alone() {
             "one look and one write, of the reserved object alone"
         );
 
-        // What is left alone is not removed either, and not even looked at.
+        // Objects left alone are neither removed nor read.
         let before = fault.calls();
         let applied = apply(&left, &wanted(), &[], &options, &Silent).await.unwrap();
         assert_eq!(applied.removed.len(), 4);
@@ -257,7 +257,7 @@ async fn a_field_that_somebody_else_sets_is_a_conflict_unless_it_is_forced() {
     let second = [map("a", json!({"k": "2"})), map("b", json!({}))];
     let error = apply(&town.target, &first, &second, &options, &Silent).await.unwrap_err();
     assert!(error.to_string().contains("conflict with \"somebody\""), "{error}");
-    // The other one of the same wave was tried, and is told of.
+    // The other object of the wave was tried and is reported.
     assert_eq!(
         (error.kind(), names(&error.applied.created)),
         (domain::Kind::Conflict, vec!["ConfigMap shop/b".to_owned()])
@@ -372,7 +372,7 @@ async fn killed_after_any_write_and_begun_again_it_comes_to_the_same_end() {
     }
 }
 
-/// A request whose client has stopped may still create its object after the next attempt has looked for it.
+/// A request of a stopped client may still create its object after the next attempt has read it.
 #[tokio::test]
 async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_one() {
     let town = Town::still().await;
@@ -390,7 +390,7 @@ async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_on
     assert!(matches!(foreign, Err(kube::Error::Api(status)) if status.is_already_exists()));
 }
 
-/// Controllers work on several threads.
+/// Controllers run on several threads, so the futures must be `Send`.
 #[test]
 fn all_of_it_may_go_from_thread_to_thread() {
     fn goes<T: Send>(_: impl FnOnce(&'static Target) -> T) {}

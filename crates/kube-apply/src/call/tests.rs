@@ -1,4 +1,4 @@
-//! A cluster that is busy, broken or stubborn for a while.
+//! Calls to an API server that is temporarily busy or broken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::*;
 use crate::discovery::Kind;
 use crate::object::Object;
 
-/// A cluster that refuses so many calls with this code and message before it does anything, and how often it was called.
+/// A client that rejects this many calls with a code and message, and the number of calls made.
 fn stubborn(refusals: usize, code: u16, message: &'static str) -> (Client, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
@@ -51,7 +51,7 @@ const MODE: Mode = Mode { dry_run: false, validate: true };
 const STALE: &str =
     "Operation cannot be fulfilled on resourcequotas \"q\": the object has been modified; please try again";
 
-/// The code, its message, and how often an apply and a create are tried if it never ends.
+/// Per error: the number of attempts of an apply and of a create if it never ends.
 #[tokio::test(start_paused = true)]
 async fn what_may_pass_is_tried_again_a_few_times() {
     for (code, message, applies, creates) in [

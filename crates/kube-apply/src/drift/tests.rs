@@ -1,4 +1,4 @@
-//! Drift that somebody made, found and put right.
+//! Drift by other clients is found and corrected.
 
 use serde_json::json;
 

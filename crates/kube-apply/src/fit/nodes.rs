@@ -1,4 +1,4 @@
-//! Whether the nodes have room.
+//! Capacity of nodes.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::{FitError, Shortage, Turn, Turns, core, list};
 
-/// A node, and what is left of it.
+/// A node and its free resources.
 struct Node {
     object: Value,
     free: Amounts,
 }
 
-/// The nodes that take pods, and what is left of each.
+/// Schedulable nodes and their free resources.
 pub struct Nodes(Vec<Node>);
 
 impl Nodes {
-    /// `reader` may read nodes and pods of the whole cluster, which tenants may not.
+    /// `reader` needs permission to list all nodes and pods, which tenants do not have.
     pub async fn read(reader: &Client) -> Result<Self, FitError> {
         let what = "nodes and their pods";
         let failed = |source| FitError::Read { what, source };
@@ -29,7 +29,7 @@ impl Nodes {
         Ok(Self::left(nodes, &pods))
     }
 
-    /// What these pods leave of these nodes.
+    /// Computes the free resources of nodes from the pods on them.
     pub(super) fn left(nodes: Vec<Value>, pods: &[Value]) -> Self {
         let mut left: BTreeMap<String, Node> = nodes
             .into_iter()
@@ -48,18 +48,18 @@ impl Nodes {
         Self(left.into_values().collect())
     }
 
-    /// How many there are.
+    /// Number of nodes.
     pub fn count(&self) -> u64 {
         u64::try_from(self.0.len()).unwrap_or(u64::MAX)
     }
 
-    /// Which pods would find no node. Every new pod is put onto the first node with room for it, the largest first.
+    /// Simulates scheduling, first fit with the largest pods first, and returns the pods that fit on no node.
     pub fn short(self, turns: &Turns) -> Vec<Shortage> {
         find_room(self.0, &turns.0)
     }
 }
 
-/// What a pod made from this takes of a node.
+/// Resources of a pod of this template.
 fn needs(template: &Value) -> Amounts {
     let mut needs = amounts::of_template(template, Side::Requests);
     needs.insert("pods".to_owned(), count(1));
@@ -85,7 +85,7 @@ fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
             on_each_node(&mut nodes, turn, &workload, &needs)
         } else {
             let new = new_pods(turn, &workload);
-            // Where one finds no node, none after it does: what is tried is bounded by the nodes and not by `replicas`.
+            // If one pod fits on no node, no further one does: attempts are bounded by the nodes, not by `replicas`.
             let placed = (0..new).take_while(|_| put(&mut nodes, workload.template(), &needs)).count();
             (new, new.saturating_sub(u64::try_from(placed).unwrap_or(u64::MAX)))
         };
@@ -96,7 +96,7 @@ fn find_room(mut nodes: Vec<Node>, turns: &[Turn]) -> Vec<Shortage> {
     shortages
 }
 
-/// How many pods come on top of those that are there.
+/// Number of additional pods.
 fn new_pods(turn: &Turn, workload: &Workload<'_>) -> u64 {
     let there = turn.live.as_ref().and_then(Workload::of).map_or(0, |live| live.pods(0));
     let surge = if turn.needs_surge() { workload.surge(0) } else { 0 };
@@ -111,7 +111,7 @@ fn put(nodes: &mut [Node], template: &Value, needs: &Amounts) -> bool {
     })
 }
 
-/// A daemon that is there already has its places.
+/// Counts the pods of a new `DaemonSet`. The pods of an existing one are already placed.
 fn on_each_node(nodes: &mut [Node], turn: &Turn, workload: &Workload<'_>, needs: &Amounts) -> (u64, u64) {
     if turn.live.is_some() {
         return (0, 0);
@@ -143,7 +143,7 @@ impl Node {
         }
     }
 
-    /// Whether its labels and taints let such a pod in.
+    /// Whether node selector and taints permit a pod of this template.
     fn allows(&self, template: &Value) -> bool {
         let spec = &template["spec"];
         let labels = &self.object["metadata"]["labels"];

@@ -1,4 +1,4 @@
-//! Whether quotas have room.
+//! Headroom of resource quotas.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{FitError, Shortage, Turn, Turns, core, last_of_each, list};
 use crate::object::Object;
 use crate::target::Target;
 
-/// A quota of a namespace, and what is left of it.
+/// A `ResourceQuota` and its remaining capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
     pub namespace: String,
@@ -20,7 +20,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Nothing of one that holds for some pods only.
+    /// `None` for a scoped quota, which applies to some pods only.
     pub fn of(quota: &Value) -> Option<Self> {
         let (spec, text) = (&quota["spec"], |name: &str| quota["metadata"][name].as_str().map(str::to_owned));
         let scoped = spec["scopes"].as_array().is_some_and(|scopes| !scopes.is_empty());
@@ -51,7 +51,7 @@ impl Quota {
     }
 }
 
-/// The quotas of the namespaces that these objects are in.
+/// Reads the quotas of the objects' namespaces.
 pub async fn quotas(target: &Target, objects: &[Object]) -> Result<Vec<Quota>, FitError> {
     let spaces = objects.iter().map(|object| object.namespace().unwrap_or(&target.namespace));
     let mut quotas = Vec::new();
@@ -63,8 +63,8 @@ pub async fn quotas(target: &Target, objects: &[Object]) -> Result<Vec<Quota>, F
     Ok(quotas)
 }
 
-/// What would not fit into these quotas. What is there is read only where it makes a difference: if all that is wanted fits
-/// as if it were new, it does.
+/// Shortages of these quotas. Live objects are read only if it matters: if everything fits as if newly created, it
+/// fits.
 pub async fn room(
     quotas: &[Quota],
     target: &Target,
@@ -90,7 +90,7 @@ pub async fn room(
 }
 
 impl Turns {
-    /// What would not fit into these quotas. `nodes`: how many a daemon would find.
+    /// Shortages of these quotas. `nodes` is the number of pods of a `DaemonSet`.
     pub fn short_of_quota(&self, quotas: &[Quota], nodes: u64) -> Vec<Shortage> {
         let short = quotas.iter().flat_map(|quota| {
             let turns = self.0.iter().filter(|turn| turn.id.namespace.as_ref() == Some(&quota.namespace));
@@ -100,7 +100,7 @@ impl Turns {
     }
 }
 
-/// What is needed on top of what is there.
+/// Resources needed in addition to those of the live objects.
 fn needed<'a>(turns: impl Iterator<Item = &'a Turn>, nodes: u64) -> Amounts {
     let (mut taken, mut wanted) = (Amounts::new(), Amounts::new());
     for turn in turns {

@@ -1,4 +1,4 @@
-//! Quotas and nodes that are too small, and those that are not.
+//! Capacity checks with sufficient and insufficient quotas and nodes.
 
 use kube_embedded::sim::Simulation;
 use serde_json::json;
@@ -12,7 +12,7 @@ fn told(shortages: &[Shortage]) -> Vec<String> {
     shortages.iter().map(ToString::to_string).collect()
 }
 
-/// What is short, by either way of asking.
+/// Shortages, computed in both ways.
 async fn short(town: &Town, before: &[Object], after: &[Object]) -> Vec<String> {
     let quotas = quotas(&town.target, after).await.unwrap();
     let turns = Turns::read(&town.target, before, after).await.unwrap();
@@ -47,9 +47,9 @@ async fn a_quota_that_is_too_small_is_named_before_anything_is_written() {
         town.get(("v1", "ResourceQuota"), "q").await.filter(|quota| quota["status"]["used"]["pods"] == "2")
     };
     testkit::until("the pods are counted", used).await;
-    // Asked again after it was written, the answer is the same.
+    // A repeated check after the write gives the same result.
     assert_eq!(short(&town, &[], &fits).await, [""; 0]);
-    // An update needs a surge for a while: one more pod of three.
+    // An update needs surge: one more pod for three.
     let mut new = deployment("a", 3, json!({})).into_value();
     new["spec"]["template"]["spec"]["containers"][0]["image"] = json!("c:2");
     let new = [Object::from_value(new).unwrap()];
@@ -125,27 +125,27 @@ async fn what_plainly_fits_costs_no_call_and_only_a_changed_template_needs_a_sur
         let metadata = json!({"name": "q", "namespace": "shop"});
         Quota::of(&json!({"metadata": metadata, "spec": {"hard": hard}, "status": {"used": used}})).unwrap()
     };
-    // Two pods and one of surge are three.
+    // Two pods plus one for surge are three.
     let web = [deployment("web", 2, json!({})), map("web", json!({}))];
     assert_eq!(room(&[quota(json!({}))], &counted, &[], &web).await.unwrap(), []);
     assert_eq!(fault.calls(), 0);
 
     apply(&town.target, &[], &web, &Options::new(SERVER_SIDE), &Silent).await.unwrap();
     let used = [quota(json!({"requests.cpu": "2500m", "pods": "2"}))];
-    // The cluster's defaults are no change, and neither is an amount in other words.
+    // Server defaults and other spellings of a quantity are not changes.
     assert_eq!(room(&used, &counted, &web, &web).await.unwrap(), []);
     assert_eq!(room(&used, &counted, &[], &web).await.unwrap(), []);
     let mut same = web[0].value().clone();
     same["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("1000m");
     assert_eq!(room(&used, &counted, &web, &[Object::from_value(same).unwrap()]).await.unwrap(), []);
     assert_eq!(fault.calls(), 3, "what no quota counts is not read");
-    // Whatever of the template changes, its pods are replaced.
+    // Any change of the template replaces the pods.
     let other = [deployment("web", 2, json!({"checksum/config": "2"})), map("web", json!({}))];
     assert_eq!(
         told(&room(&used, &counted, &web, &other).await.unwrap()),
         ["exceeded quota: q in shop: 1 more of requests.cpu needed, 500m left"]
     );
-    // Once it was written, it was.
+    // After the write it counts as live.
     apply(&town.target, &web, &other, &Options::new(SERVER_SIDE), &Silent).await.unwrap();
     assert_eq!(room(&used, &counted, &web, &other).await.unwrap(), []);
 }

@@ -1,7 +1,7 @@
-//! The lines of several containers, one at a time: those that there are, or, followed, also those that come.
+//! Log lines of several containers, one at a time: existing lines, and new ones when following.
 //!
-//! A watch tells which pods there are. Each container that has begun is read once for each of its starts; whoever ends makes
-//! room for one that waits. A log that breaks off while its container goes on is read on from there.
+//! A watch lists the pods. Each run of a container is read once; when one ends, the next waiting one is opened. A log
+//! stream that breaks while its container runs is resumed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use kube::{Api, Client, ResourceExt};
 use super::Pods;
 use super::lines::{self, Line};
 
-/// How long one waits before a log that broke off is asked for again.
+/// Delay before a broken log stream is reopened.
 const AGAIN: Duration = Duration::from_secs(2);
-/// From so many seconds before it is read on: rather a line twice than none of it.
+/// A resumed stream starts this many seconds earlier: duplicate lines are better than lost ones.
 const BACK: i64 = 3;
 
-/// What of them is wanted.
+/// Options of reading logs.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// Of this pod only.
+    /// Only this pod.
     pub pod: Option<String>,
-    /// Of containers of this name only.
+    /// Only containers of this name.
     pub container: Option<String>,
-    /// Of pods with these labels only.
+    /// Only pods with these labels.
     pub selector: Option<String>,
-    /// Of what is there already the last lines.
+    /// Last lines of the existing log.
     pub tail: Option<i64>,
-    /// Of what is there already not what is older than so many seconds.
+    /// Maximum age of existing lines in seconds.
     pub since: Option<i64>,
     pub timestamps: bool,
-    /// Of the containers before their last restart; these cannot be followed.
+    /// Logs of the previous run of each container; cannot be followed.
     pub previous: bool,
-    /// So many are read at the same time.
+    /// Maximum concurrent streams.
     pub at_once: usize,
 }
 
-/// Whose line it is.
+/// Container that wrote a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     pub namespace: String,
@@ -51,35 +51,35 @@ pub struct Source {
     pub container: String,
 }
 
-/// What is heard.
+/// Log event.
 #[derive(Debug)]
 pub enum Heard {
-    /// The lines of this one follow. It has not been read yet.
+    /// Lines of this container follow; none was read yet.
     Begun(Arc<Source>),
     Line(Arc<Source>, Line),
-    /// Why nothing is heard of it. It is tried again while that may help.
+    /// The log cannot be read, with the reason. Retried while that may help.
     Silent(Arc<Source>, String),
-    /// There are more than are read at the same time; the others wait until one of these ends.
+    /// The limit of concurrent streams is reached; further containers wait until one ends.
     Full,
 }
 
-/// One start of a container.
+/// One run of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Start {
     uid: String,
     restarts: i32,
 }
 
-/// What is known of a container.
+/// State of a container.
 struct Known {
     start: Start,
-    /// It may print more.
+    /// It may write more lines.
     running: bool,
-    /// What was said of it last instead of lines.
+    /// Last reported error.
     told: String,
 }
 
-/// A start that is to be read.
+/// A run that waits to be read.
 struct Turn {
     source: Arc<Source>,
     start: Start,
@@ -88,30 +88,30 @@ struct Turn {
 
 #[derive(Clone, Copy)]
 enum From {
-    /// As much of what is there already as was wished.
+    /// With the options' limits on existing lines.
     Wished,
     Beginning,
-    /// Where it broke off.
+    /// Shortly before the point where it broke off.
     Lately,
 }
 
 type Reader = Box<dyn AsyncBufRead + Send + Unpin>;
 
-/// What comes of reading.
+/// Event of one log stream.
 enum Part {
     Line(Line),
-    /// All is read, or it broke off.
+    /// Fully read, or broken off.
     End,
-    /// The cluster does not let it be read; it was to be read from there.
+    /// The request was rejected; the start position it asked for.
     Refused(kube::Error, From),
-    /// It is time to try again.
+    /// The retry delay has passed.
     Due(From),
 }
 
 type Parts = BoxStream<'static, (Arc<Source>, Start, Part)>;
 type Events = BoxStream<'static, (bool, Result<Event<Pod>, watcher::Error>)>;
 
-/// Lines, as they come. It may be asked for the next, and the asking given up, at any time.
+/// Log lines as they arrive. [`Following::next`] is cancel-safe.
 pub struct Following {
     client: Client,
     wish: Wish,
@@ -121,7 +121,7 @@ pub struct Following {
     known: BTreeMap<Source, Known>,
     waiting: VecDeque<Turn>,
     reading: SelectAll<Parts>,
-    /// How many are read, or about to be tried again: a stream that has ended is among the others until it is asked once more.
+    /// Streams being read or waiting for a retry. A finished stream stays in `reading` until polled again.
     busy: usize,
     told_full: bool,
 }
@@ -142,7 +142,7 @@ impl Following {
         }
     }
 
-    /// What these pods have printed, one container after the other.
+    /// Reads the existing logs of these pods, one container after the other.
     pub async fn once(client: Client, pods: BTreeSet<Pods>, wish: Wish) -> Result<Self, kube::Error> {
         let mut once = Self::new(client, Wish { at_once: 1, ..wish }, false);
         for pods in pods {
@@ -154,7 +154,7 @@ impl Following {
         Ok(once)
     }
 
-    /// What these pods print, and those that come later. Fails where the cluster does not let their names be read.
+    /// Follows the logs of these pods and of pods created later. Fails if the pods cannot be listed.
     pub async fn follow(client: Client, pods: BTreeSet<Pods>, wish: Wish) -> Result<Self, kube::Error> {
         let mut following = Self::new(client, Wish { previous: false, ..wish }, true);
         for pods in &pods {
@@ -164,7 +164,7 @@ impl Following {
         Ok(following)
     }
 
-    /// Those pods, too. Of those whom it has heard already, nothing changes.
+    /// Also follows these pods. Pods already followed are not affected.
     pub fn also(&mut self, pods: BTreeSet<Pods>) {
         self.watch(pods, false);
     }
@@ -201,7 +201,7 @@ impl Following {
             .join(",")
     }
 
-    /// Borrows nothing: what is followed is not shared between threads.
+    /// The future borrows nothing: `Following` is not `Sync`.
     fn list(
         &self,
         pods: &Pods,
@@ -215,7 +215,7 @@ impl Following {
         async move { Ok(api.list(&params).await?.items) }
     }
 
-    /// The next, or nothing where there is nothing more to come.
+    /// The next event; `None` when there are no more.
     pub async fn next(&mut self) -> Option<Heard> {
         loop {
             if let Some(heard) = self.turn() {
@@ -233,7 +233,7 @@ impl Following {
         }
     }
 
-    /// Lets the next one begin, where there is room.
+    /// Opens the next waiting stream if the limit permits.
     fn turn(&mut self) -> Option<Heard> {
         if self.waiting.is_empty() {
             return None;
@@ -258,19 +258,19 @@ impl Following {
                 self.waiting.retain(|turn| is_other(&turn.source));
             }
             Ok(Event::Init | Event::InitDone) => {}
-            // It is tried again by itself.
+            // The watcher retries.
             Err(error) => tracing::debug!(%error, "a watch of pods broke off"),
         }
     }
 
-    /// Notes what a pod says of its containers.
+    /// Records the container states of a pod.
     fn see(&mut self, pod: &Pod, from: From) {
         let name = pod.name_any();
         if self.wish.pod.as_ref().is_some_and(|wanted| *wanted != name) {
             return;
         }
         let status = pod.status.clone().unwrap_or_default();
-        // What comes before the containers is heard only by its name.
+        // Init containers are read only if named.
         let first = status.init_container_statuses.unwrap_or_default().into_iter();
         let first = first.filter(|status| self.wish.container.as_ref() == Some(&status.name));
         let statuses: Vec<ContainerStatus> =
@@ -308,7 +308,7 @@ impl Following {
                 return None;
             }
             Part::End => (None, From::Lately),
-            // Nothing of it has been heard.
+            // No line was read.
             Part::Refused(error, from) => (Some(error), from),
         };
         self.busy -= 1;
@@ -324,7 +324,7 @@ impl Following {
         }
         let why = error.map(|error| words(&error))?;
         let known = self.known.get_mut(&*source).filter(|known| known.start == start)?;
-        // Once is enough.
+        // Report a repeated error once.
         if known.told == why {
             return None;
         }
@@ -332,7 +332,7 @@ impl Following {
         Some(Heard::Silent(source, why))
     }
 
-    /// Whether this start of it may print more.
+    /// Whether this run may write more lines.
     fn is_open(&self, source: &Source, start: &Start) -> bool {
         self.known.get(source).is_some_and(|known| known.start == *start && known.running)
     }
@@ -365,20 +365,20 @@ impl Following {
     }
 }
 
-/// All lines, and then that it is over.
+/// All lines, then the end.
 fn parts(reader: Reader) -> BoxStream<'static, Part> {
     stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
         match lines::next(&mut reader).await {
             Ok(Some(line)) => Some((Part::Line(line), Some(reader))),
-            // One that breaks off is like one that ends: whether its container does, the watch says.
+            // A broken stream is treated as ended; the watch shows whether the container ended.
             Ok(None) | Err(_) => Some((Part::End, None)),
         }
     })
     .boxed()
 }
 
-/// Whether the container runs; `None` if it has never begun.
+/// Whether the container runs; `None` if it has not started.
 fn has_begun(status: &ContainerStatus) -> Option<bool> {
     let state = status.state.clone().unwrap_or_default();
     let ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
@@ -393,7 +393,7 @@ fn has_begun(status: &ContainerStatus) -> Option<bool> {
     }
 }
 
-/// What the cluster says for itself.
+/// The API server's own message.
 fn words(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,39 +1,40 @@
-//! Lines of a stream, of a length that can be held.
+//! Reads lines of bounded length from a stream.
 
 use std::io;
 
 use futures::{AsyncBufRead, AsyncBufReadExt};
 
-/// The longest line that is shown.
+/// Maximum length of a shown line.
 pub const LONGEST: usize = 16 << 10;
-/// So much of a line is read: what is secret is looked for in all of it before it is cut, so that no half of a secret stays.
+/// Maximum bytes read of a line. Secrets are masked in all of them before the line is cut, so that no part of a
+/// secret remains.
 const READ: usize = 2 * LONGEST;
-/// What stands at the end of a line that was cut.
+/// Suffix of a cut line.
 const CUT: &str = " [cut]";
 
-/// A line as it was read.
+/// A line as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     text: String,
-    /// There was more of it.
+    /// The rest was discarded.
     cut: bool,
 }
 
 impl Line {
-    /// The line, without what `mask` takes out of it.
+    /// The masked line, cut to [`LONGEST`].
     pub fn shown(&self, mask: impl FnOnce(&str) -> String) -> String {
         let masked = mask(&self.text);
         if !self.cut && masked.len() <= LONGEST {
             return masked;
         }
-        // What was read last may be the beginning of something secret.
+        // The last bytes may be the beginning of a secret.
         let known = if self.cut { masked.len().saturating_sub(READ - LONGEST) } else { masked.len() };
         let end = masked.floor_char_boundary(known.min(LONGEST));
         format!("{}{CUT}", &masked[..end])
     }
 }
 
-/// The next line; `None` at the end. What is too long of it is read and forgotten.
+/// Reads the next line; `None` at the end. Bytes beyond the limit are discarded.
 pub async fn next(reader: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Line>> {
     let (mut bytes, mut cut, mut begun) = (Vec::new(), false, false);
     loop {
@@ -101,7 +102,7 @@ mod tests {
             assert!(!shown.contains("s3cr3t"), "{before}: {}", &shown[shown.len() - 50..]);
             assert_eq!(lines[1].shown(mask), "next");
         }
-        // Nothing but secrets, of which little is left when they are masked.
+        // Only secrets, which masking shortens to little.
         let lines = all(secret.repeat(100).as_bytes(), 1000).await;
         assert!(!lines[0].shown(mask).contains("s3cr3t"));
     }

@@ -1,4 +1,4 @@
-//! Pods that pretend to print, heard as they come and go.
+//! Logs of simulated pods, followed as pods come and go.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn all() -> BTreeSet<Pods> {
     BTreeSet::from([Pods { namespace: "shop".to_owned(), name: None, labels: "app=web".to_owned() }])
 }
 
-/// Hears until this.
+/// Reads until this line.
 async fn until(following: &mut Following, last: &str) -> Vec<String> {
     let mut heard = Vec::new();
     while heard.last().is_none_or(|line: &String| line != last) {
@@ -112,13 +112,13 @@ async fn those_that_come_later_are_heard_from_their_beginning() {
     town.prints("a", "red").await;
     let wish = Wish { tail: Some(1), at_once: 5, ..Wish::default() };
     let mut following = Following::follow(town.target.client.clone(), all(), wish).await.unwrap();
-    // It may not have begun when we did: then all of it is new.
+    // It may not have started when following began: then all of it is new.
     until(&mut following, "a: two of a").await;
     town.prints("b", "blue").await;
     let heard = until(&mut following, "b: two of b").await;
     assert_eq!(heard[0], "+ b/main");
     assert_eq!(heard[heard.len() - 2..], ["b: one of b", "b: two of b"]);
-    // A pod that another selector means, too, is heard once.
+    // A pod matched by two selectors is read once.
     let same = Pods { labels: "colour=blue".to_owned(), ..all().pop_first().unwrap() };
     following.also(BTreeSet::from([same]));
     town.goes("a").await;
@@ -144,7 +144,7 @@ async fn only_so_many_are_read_at_once_and_the_others_wait() {
     assert!(!heard.iter().any(|line| line.contains("blue")), "{heard:?}");
 }
 
-/// A line over which the first logs are refused.
+/// A client whose first log requests are rejected.
 fn refusing(client: Client, times: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(times));
     let call = move |request: Request<Body>| {
@@ -170,7 +170,7 @@ async fn what_could_not_be_read_at_first_is_read_from_its_beginning() {
     let town = Town::alive().await;
     town.prints("a", "red").await;
     let wish = Wish { at_once: 1, ..Wish::default() };
-    // Long enough for its lines to be of long ago.
+    // Long enough that its lines are old.
     let client = refusing(town.target.client.clone(), 3);
     let mut following = Following::follow(client, all(), wish).await.unwrap();
     let heard = until(&mut following, "a: two of a").await;

@@ -1,5 +1,5 @@
-//! Texts that are looked for in others, in every form that they take on the way: as they are, line by line, with JSON's
-//! escapes, in base64 at any offset.
+//! Searches for sensitive texts in every form they may take: plain, line by line, JSON-escaped, and in base64 at any
+//! offset.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,18 +15,20 @@ use serde_json::Value;
 
 use super::MASKED;
 
-/// From so many bytes on a form is looked for by itself: all at once would take a table of several times their length.
+/// Forms from this length on are searched one by one: an automaton of all would take several times their length in
+/// memory.
 const VERY_LONG: usize = 1024;
 
-/// Bytes that are searched for very long forms by one mask. Beyond it, whatever might hold one is masked as a whole.
+/// Maximum bytes one mask searches for very long forms. Beyond it, every text that may contain one is masked as a
+/// whole.
 const MOST_SEARCHED: u64 = 4 << 30;
 
-/// The texts, ready to be looked for.
+/// Compiled search for sensitive texts.
 #[derive(Clone, Default)]
 pub struct Texts {
     together: Option<Arc<NFA>>,
     very_long: Vec<String>,
-    /// The length of the shortest of those.
+    /// Length of the shortest very long form.
     shortest: usize,
     searched: Arc<AtomicU64>,
 }
@@ -48,7 +50,7 @@ impl Texts {
             || self.fitting(text).any(|long| text.contains(long.as_str()))
     }
 
-    /// The text without any of them.
+    /// The text with all occurrences masked.
     pub fn over(&self, text: &str) -> String {
         if !self.may_search(text) {
             return MASKED.to_owned();
@@ -64,7 +66,7 @@ impl Texts {
         masked
     }
 
-    /// Where they are, in order; those that overlap or touch are one place.
+    /// Ranges of all occurrences in order; overlapping and adjacent ones are merged.
     fn places(&self, text: &str) -> Vec<(usize, usize)> {
         let mut found = self.together_in(text);
         for long in self.fitting(text) {
@@ -83,13 +85,13 @@ impl Texts {
 }
 
 impl Texts {
-    /// The very long forms that are not longer than the text.
+    /// Very long forms that are not longer than the text.
     fn fitting<'s>(&'s self, text: &str) -> impl Iterator<Item = &'s String> {
         let length = text.len();
         self.very_long.iter().filter(move |long| long.len() <= length)
     }
 
-    /// Counts a search for all very long forms; false if there have been too many.
+    /// Counts a search for all very long forms; false if the budget is spent.
     fn may_search(&self, text: &str) -> bool {
         if text.len() < self.shortest {
             return true;
@@ -98,8 +100,8 @@ impl Texts {
         self.searched.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) <= MOST_SEARCHED
     }
 
-    /// Where the shorter forms are, merged, in order. Linear in the text: of all forms that end at a byte, only the longest
-    /// counts, which an automaton has first.
+    /// Merged ranges of the shorter forms, in order. Linear in the text: of all forms that end at a byte only the
+    /// longest counts, which the automaton returns first.
     fn together_in(&self, text: &str) -> Vec<(usize, usize)> {
         let mut merged: Vec<(usize, usize)> = Vec::new();
         let Some(automaton) = &self.together else { return merged };
@@ -120,7 +122,7 @@ impl Texts {
     }
 }
 
-/// A text that is looked for, and how long any form of it must be not to be met by chance.
+/// A text to mask and the minimum length of its forms.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Wanted {
     pub text: String,
@@ -129,14 +131,14 @@ pub struct Wanted {
 
 impl Wanted {
     fn forms(&self) -> Vec<String> {
-        // A text of several lines is indented in a manifest: each line is looked for.
+        // Manifests indent texts of several lines, so each line is searched.
         let lines = self.text.lines().map(str::trim);
         let mut forms: Vec<String> =
             lines.chain([self.text.as_str(), self.text.trim()]).map(str::to_owned).collect();
         if self.is_long(&self.text) {
             forms.push(Value::from(self.text.as_str()).to_string().trim_matches('"').to_owned());
             for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
-                // By itself its last digit is its own too.
+                // A complete base64 text also ends with its own last digit.
                 forms.push(engine.encode(&self.text));
                 forms.extend((0..3).map(|offset| inside(engine, self.text.as_bytes(), offset)));
             }
@@ -150,11 +152,11 @@ impl Wanted {
     }
 }
 
-/// The part of a base64 text that says just these bytes, so many bytes after the beginning of a group of three.
+/// The base64 digits determined by these bytes alone, at an offset in a group of three bytes.
 fn inside(engine: &GeneralPurpose, bytes: &[u8], offset: usize) -> String {
     let padded: Vec<u8> = std::iter::repeat_n(0, offset).chain(bytes.iter().copied()).collect();
     let encoded = engine.encode(&padded);
-    // A digit stands for six bits: those that have bits of other bytes in them are not ours.
+    // A digit encodes six bits: digits with bits of neighbouring bytes are excluded.
     let start = (offset * 8).div_ceil(6);
     let end = padded.len() * 8 / 6;
     encoded[start..end].to_owned()

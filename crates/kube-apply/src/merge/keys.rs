@@ -1,7 +1,7 @@
-//! How the fields of Kubernetes' own kinds are merged, where it is not field by field.
+//! Merge strategies of fields of Kubernetes' own kinds that are not merged field by field.
 //!
-//! In Kubernetes it is said by tags on its types (`patchStrategy`, `patchMergeKey`). Here it is one table; what a manifest
-//! never sets (the lists in a status) is left out. Custom kinds have no such tags: their lists are replaced whole.
+//! In Kubernetes these are struct tags (`patchStrategy`, `patchMergeKey`). This table omits fields that manifests
+//! never set, such as lists in a status. Custom resources have no tags: their lists are replaced.
 
 use serde_json::Value;
 
@@ -9,24 +9,24 @@ use crate::object::group;
 
 use How::*;
 
-/// How two values at one place become one.
+/// Merge strategy of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Maps field by field, lists whole.
+    /// Maps field by field, lists replaced.
     Plain,
-    /// Whole, even a map.
+    /// Replaced as a whole, also maps.
     Replace,
-    /// A map of which only the wanted fields stay.
+    /// A map that keeps only the desired fields (`retainKeys`).
     Retain,
-    /// A list whose items are known by this field.
+    /// A list merged by this key.
     By(&'static str),
-    /// The same, and each item as [`How::Retain`].
+    /// A list merged by this key, whose items are merged as [`How::Retain`].
     ByRetaining(&'static str),
-    /// A list of words in which each stands once.
+    /// A list of unique strings.
     Set,
 }
 
-/// By the kind it is for (any, where it is empty), the field above and the field.
+/// Columns: kind (empty matches any), parent field, field, strategy.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str, &str, How)] = &[
     ("", "metadata", "finalizers",      Set),
@@ -58,7 +58,7 @@ const TABLE: &[(&str, &str, &str, How)] = &[
     ("ValidatingAdmissionPolicy", "spec", "variables",       By("name")),
 ];
 
-/// The groups of the kinds that Helm knows by type. All others are custom.
+/// API groups that Helm has Go types for. All others count as custom resources.
 #[rustfmt::skip]
 const GROUPS: &[&str] = &[
     "", "admissionregistration.k8s.io", "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
@@ -67,24 +67,24 @@ const GROUPS: &[&str] = &[
     "rbac.authorization.k8s.io", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io", "storagemigration.k8s.io",
 ];
 
-/// A place in an object of some kind.
+/// A path in an object of some kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// `None` for a custom kind.
+    /// `None` for a custom resource.
     kind: Option<&'a str>,
     field: &'a str,
     pub how: How,
 }
 
 impl<'a> Place<'a> {
-    /// The whole of an object.
+    /// The root of an object.
     pub fn of(object: &'a Value) -> Self {
         let api_version = object["apiVersion"].as_str().unwrap_or_default();
         let known = GROUPS.contains(&group(api_version));
         Self { kind: object["kind"].as_str().filter(|_| known), field: "", how: Plain }
     }
 
-    /// A field of what is here.
+    /// A field of the current value.
     #[must_use]
     pub fn below(self, field: &'a str) -> Self {
         let above = match self.field {
@@ -98,7 +98,7 @@ impl<'a> Place<'a> {
         Self { field, how: row.map_or(Plain, |row| row.3), ..self }
     }
 
-    /// An item of the list that is here.
+    /// An item of the current list.
     #[must_use]
     pub fn item(self) -> Self {
         let how = if matches!(self.how, ByRetaining(_)) { Retain } else { Plain };

@@ -1,4 +1,4 @@
-//! Lists whose items are known by a field, and lists of words. Merging takes linear time.
+//! Merges lists by key and lists of unique strings, in linear time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::keys::Place;
 use super::merge;
 
-/// Items with the same key are one item. Those that only the cluster has stay, where they stood among the others.
+/// Merges items with the same key. Items that only the live list has stay, in their relative order.
 pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], place: Place<'_>) -> Value {
     let places = [last, new, live].map(|list| places_by_key(key, list));
     let [Some(lasts), Some(news), Some(lives)] = &places else {
@@ -26,8 +26,8 @@ pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], pl
     interleave(wanted, others).into()
 }
 
-/// Where each item is, by its key; nothing if an item cannot be told from the others (one port for two protocols). Then the list is as
-/// it is wanted.
+/// Index of each item by its key; `None` if keys are missing or not unique (one port with two protocols). The new
+/// list then replaces the live one.
 fn places_by_key<'v>(key: &str, list: &'v [Value]) -> Option<HashMap<&'v Value, usize>> {
     let mut places = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
@@ -39,7 +39,7 @@ fn places_by_key<'v>(key: &str, list: &'v [Value]) -> Option<HashMap<&'v Value, 
     Some(places)
 }
 
-/// Each word once; those that only the cluster has stay.
+/// Merges lists of unique strings. Strings that only the live list has stay.
 pub fn merge_set(last: &[Value], new: &[Value], live: &[Value]) -> Value {
     let [lasts, news] = [last, new].map(|list| list.iter().collect::<HashSet<_>>());
     let mut lives = HashMap::with_capacity(live.len());
@@ -57,7 +57,7 @@ pub fn merge_set(last: &[Value], new: &[Value], live: &[Value]) -> Value {
     interleave(wanted, others).into()
 }
 
-/// The wanted items in their order, and among them the others: each before the first wanted item that stood behind it.
+/// The desired items in order, with the others between them: each before the first desired item that followed it.
 fn interleave(
     wanted: Vec<(Option<usize>, Value)>,
     others: impl Iterator<Item = (usize, Value)>,

@@ -1,4 +1,4 @@
-//! What is merged into what, by cases and by laws.
+//! Merge cases and properties.
 
 mod former;
 
@@ -98,7 +98,7 @@ fn finalizers_of_others_stay() {
     let merged =
         three_way(&object(json!(["a", "b"])), &object(json!(["b", "c"])), &object(json!(["a", "x", "b"])));
     assert_eq!(merged["metadata"]["finalizers"], json!(["x", "b", "c"]));
-    // In which order they stand is nobody's wish.
+    // The manifest does not impose an order.
     let merged = three_way(&object(json!([])), &object(json!(["a", "b"])), &object(json!(["b", "x", "a"])));
     assert_eq!(merged["metadata"]["finalizers"], json!(["b", "x", "a"]));
 }
@@ -114,7 +114,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Items of a list that is merged by their names. Some cannot be told from others.
+/// Items of a list merged by name; some have no unique key.
 fn any_items() -> impl Strategy<Value = Value> {
     let name = prop_oneof![9 => "[a-f]".prop_map(Value::from), 1 => (0..2i64).prop_map(Value::from), 1 => Just(Value::Null)];
     let item = (name, any_value()).prop_map(|(name, value)| json!({"name": name, "value": value}));
@@ -127,7 +127,7 @@ fn any_items() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A pod whose lists are merged by names, in any order, and whose finalizers are a set.
+/// A pod with lists merged by name, in any order, and finalizers as a set.
 fn any_pod() -> impl Strategy<Value = Value> {
     let words =
         prop::collection::vec(prop_oneof![9 => "[a-f]".prop_map(Value::from), 1 => any_value()], 0..6);
@@ -150,7 +150,7 @@ fn any_object() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a server does with a merge patch (RFC 7386).
+/// Applies a merge patch as an API server does (RFC 7386).
 fn patched(target: &Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else { return patch.clone() };
     let mut target = target.as_object().cloned().unwrap_or_default();
@@ -197,7 +197,7 @@ proptest! {
     }
 }
 
-/// Time of the processor that `work` takes on this thread.
+/// CPU time of `work` on this thread.
 fn cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let read = || {
         let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -210,7 +210,7 @@ fn cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 
 type Merge = fn(&Value, &Value, &Value) -> Value;
 
-/// Merges lists of that many items: half of the former ones are gone, half of the live ones are of others.
+/// Merges lists of this length: half of the previous items are dropped, half of the live ones belong to others.
 fn merge_many(items: usize, merge: Merge) -> Duration {
     let env = |from: usize| -> Value {
         (from..from + items).map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "x"})).collect()
@@ -243,14 +243,14 @@ fn is_linear(merge: Merge, items: usize) -> bool {
     many < few * 4
 }
 
-/// Ten times as many items take 100 times as long if each is looked for among all others.
+/// A quadratic merge would take 100 times as long for ten times as many items.
 #[test]
 fn merge_of_long_lists_takes_linear_time() {
     assert!(is_linear(three_way, 20_000));
     assert!(!is_linear(former::three_way, 4_000), "the measure tells them apart");
 }
 
-/// Each level must not copy what lies below it.
+/// No level may copy the levels below it.
 #[test]
 fn merge_of_nested_maps_takes_linear_time() {
     let below: Value = (0..20_000).map(|n| (n.to_string(), json!(n))).collect::<Map<_, _>>().into();

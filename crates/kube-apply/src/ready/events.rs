@@ -1,4 +1,4 @@
-//! The last that Kubernetes complained of, about objects that are not ready and about what they made.
+//! The last warning event about objects that are not ready, or about objects they created.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,10 +11,10 @@ use kube::{Api, Client};
 
 use crate::object::Id;
 
-/// Kinds that are made by others, and named after them.
+/// Kinds created by other objects and named after them.
 const MADE: &[&str] = &["Job", "PersistentVolumeClaim", "Pod", "ReplicaSet"];
 
-/// Warnings of these namespaces, from those that are there. Whoever may not read them hears none.
+/// Stream of warning events of these namespaces, including existing ones. Empty without permission to read events.
 pub fn warnings(client: &Client, namespaces: BTreeSet<String>) -> BoxStream<'static, Event> {
     let watches = namespaces.into_iter().map(|namespace| {
         let api: Api<Event> = Api::namespaced(client.clone(), &namespace);
@@ -30,12 +30,12 @@ pub fn warnings(client: &Client, namespaces: BTreeSet<String>) -> BoxStream<'sta
     stream::select_all(watches).boxed()
 }
 
-/// The last warning about each object.
+/// The last warning per object.
 #[derive(Default)]
 pub struct Warnings(HashMap<Id, (String, String)>);
 
 impl Warnings {
-    /// Hears a warning, and says whether it is news about that object.
+    /// Records a warning. Returns whether it is new for the object.
     pub fn hear(&mut self, event: &Event, id: &Id) -> bool {
         let (at, text) = (time(event), words(event));
         let last = self.0.get(id);
@@ -51,7 +51,7 @@ impl Warnings {
     }
 }
 
-/// The last warning about each of these objects, as the cluster has them now. Whoever may not read them hears none.
+/// The last warning about each object, read once. Empty without permission to read events.
 pub async fn last_warnings(client: &Client, ids: &[Id]) -> HashMap<Id, String> {
     let namespaces: BTreeSet<&str> = ids.iter().filter_map(|id| id.namespace.as_deref()).collect();
     let mut warnings = Warnings::default();

@@ -1,15 +1,15 @@
-//! Fields of objects that may not be there yet.
+//! Accessors for optional fields of live objects.
 
 use serde_json::Value;
 
 use crate::object::group;
 
-/// A number, by its pointer.
+/// Number at a JSON pointer.
 pub fn number(value: &Value, pointer: &str) -> Option<i64> {
     value.pointer(pointer).and_then(Value::as_i64)
 }
 
-/// A number that counts something; 0 where it is not said.
+/// Count at a JSON pointer; 0 if missing.
 pub fn count(value: &Value, pointer: &str) -> i64 {
     number(value, pointer).unwrap_or(0)
 }
@@ -26,12 +26,12 @@ pub fn condition<'a>(live: &'a Value, sort: &str) -> Option<&'a Value> {
     conditions(live).find(|condition| condition["type"] == sort)
 }
 
-/// Whether that condition holds.
+/// Whether the condition is `True`.
 pub fn holds(live: &Value, sort: &str) -> bool {
     condition(live, sort).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// What a condition says of itself.
+/// Reason and message of a condition.
 pub fn words(condition: &Value) -> String {
     match (text(condition, "/reason"), text(condition, "/message")) {
         ("", message) => message.to_owned(),
@@ -44,7 +44,7 @@ pub fn group_kind(live: &Value) -> (&str, &str) {
     (group(text(live, "/apiVersion")), text(live, "/kind"))
 }
 
-/// A number of things, or a share of them in per cent, rounded up or down.
+/// A number or a percentage of `of`, rounded up or down.
 pub fn share(value: Option<&Value>, of: i64, up: bool) -> Option<i64> {
     match value? {
         Value::Number(number) => number.as_i64(),

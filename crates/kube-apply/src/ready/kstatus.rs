@@ -1,14 +1,14 @@
-//! Readiness as kstatus judges it, and so Helm 4.
+//! Readiness by kstatus, as used by Helm 4.
 
 use serde_json::Value;
 
 use super::State::{self, *};
 use super::fields::{condition, conditions, count, group_kind, holds, number, text, words};
 
-/// A rule for one kind.
+/// Rule of one kind.
 type Rule = fn(&Value) -> State;
 
-/// The kinds that have a rule of their own. All others are judged by what their conditions say.
+/// Kinds with a rule of their own. All others are judged by their conditions.
 #[rustfmt::skip]
 const RULES: &[(&str, &str, Rule)] = &[
     ("",       "Service",               service),
@@ -24,7 +24,7 @@ const RULES: &[(&str, &str, Rule)] = &[
     ("apiregistration.k8s.io", "APIService",               api_service),
 ];
 
-/// Kinds of Kubernetes that are done as soon as they are there.
+/// Kubernetes kinds that are ready once they exist.
 #[rustfmt::skip]
 const AT_ONCE: &[(&str, &str)] = &[
     ("", "ConfigMap"), ("", "Secret"), ("", "ServiceAccount"), ("", "LimitRange"), ("", "ResourceQuota"),
@@ -37,12 +37,12 @@ const AT_ONCE: &[(&str, &str)] = &[
 ];
 
 pub fn is_judged(live: &Value) -> bool {
-    // A Deployment that is paused moves only when somebody lets it.
+    // A paused Deployment does not progress until it is resumed.
     let paused = group_kind(live) == ("apps", "Deployment") && live["spec"]["paused"] == true;
     !paused && !AT_ONCE.contains(&group_kind(live))
 }
 
-/// `jobs`: they must have completed, not only started.
+/// `jobs`: Jobs must have completed, not only started.
 pub fn judge(live: &Value, jobs: bool) -> State {
     if let Some(state) = generic(live) {
         return state;
@@ -58,7 +58,7 @@ pub fn judge(live: &Value, jobs: bool) -> State {
     }
 }
 
-/// A hook: what runs has run, and everything else need only be there.
+/// Hooks: Jobs and Pods must have completed, other kinds must exist.
 pub fn judge_hook(live: &Value) -> State {
     match group_kind(live) {
         ("batch", "Job") => completed_job(live),
@@ -72,7 +72,7 @@ pub fn judge_hook(live: &Value) -> State {
     }
 }
 
-/// What can be said of an object of any kind.
+/// Rules that apply to every kind.
 fn generic(live: &Value) -> Option<State> {
     if !text(live, "/metadata/deletionTimestamp").is_empty() {
         return Some(Terminating);
@@ -91,12 +91,12 @@ fn generic(live: &Value) -> Option<State> {
     })
 }
 
-/// A kind without a rule says by its condition `Ready` how it is, if it has one.
+/// A kind without a rule is judged by its `Ready` condition, if it has one.
 fn custom(live: &Value, group: &str) -> State {
     match condition(live, "Ready") {
         Some(ready) if ready["status"] == "True" => Ready,
         Some(ready) => Progressing(words(ready)),
-        // These always say it, once they have been seen by their controller.
+        // Knative kinds always have the condition once their controller has observed them.
         None if group.ends_with(".knative.dev") => {
             Progressing("its controller has not seen it yet".to_owned())
         }
@@ -108,7 +108,7 @@ fn always(_: &Value) -> State {
     Ready
 }
 
-/// The first line that is not reached yet: (so many are there, so many are wanted, what they are).
+/// The first row (observed, desired, label) that is below its desired number.
 fn short_of(lines: &[(i64, i64, &str)]) -> Option<State> {
     let line = lines.iter().find(|(there, wanted, _)| there < wanted)?;
     Some(Progressing(format!("{}: {}/{}", line.2, line.0, line.1)))
@@ -123,7 +123,7 @@ fn wanted_replicas(live: &Value) -> i64 {
 }
 
 fn deployment(live: &Value) -> State {
-    // Without a deadline there is no word of progress.
+    // Without a progress deadline the controller reports no progress.
     let no_deadline =
         number(live, "/spec/progressDeadlineSeconds").is_none_or(|after| after == i64::from(i32::MAX));
     let progressing = condition(live, "Progressing");
@@ -176,7 +176,7 @@ fn stateful_set(live: &Value) -> State {
     if let Some(state) = begun {
         return state;
     }
-    // Only the upper numbers are brought to the new revision.
+    // Only ordinals from the partition on are updated.
     if let Some(partition) = number(live, "/spec/updateStrategy/rollingUpdate/partition") {
         let updated = count(live, "/status/updatedReplicas");
         return short_of(&[(updated, wanted.saturating_sub(partition), "Updated")]).unwrap_or(Ready);

@@ -1,14 +1,15 @@
-//! Readiness as Helm 3 judges it, and Helm 4 if it is told to.
+//! Readiness by Helm 3's rules, which Helm 4 offers as `legacy`.
 //!
-//! Helm looks at the new ReplicaSet of a Deployment and at the pods of others. Here the status of the object itself is enough:
-//! what it cannot tell apart while old pods go is counted as not ready yet, and the end is the same.
+//! Helm reads the new `ReplicaSet` of a Deployment and the pods of other workloads. Here the status of the object
+//! itself suffices: where it cannot distinguish old pods during a rollout, the object counts as not ready yet. The
+//! final result is the same.
 
 use serde_json::Value;
 
 use super::State::{self, *};
 use super::fields::{count, group_kind, holds, number, share, text};
 
-/// The kinds that are looked at. All others are ready once they are there.
+/// Kinds with a rule. All others are ready once they exist.
 const JUDGED: &[(&str, &str)] = &[
     ("", "Pod"),
     ("", "PersistentVolumeClaim"),
@@ -46,7 +47,7 @@ fn waiting(why: &str) -> State {
     Progressing(why.to_owned())
 }
 
-/// What has not been seen since it was changed is not judged yet.
+/// An object whose last change was not observed by its controller is not judged yet.
 fn unseen(live: &Value) -> Option<State> {
     let (generation, observed) =
         (number(live, "/metadata/generation"), number(live, "/status/observedGeneration"));
@@ -101,7 +102,7 @@ fn deployment(live: &Value) -> State {
     } else {
         0
     };
-    // Ready pods may be old ones: so many of them surely are new.
+    // Ready pods may be old ones; at least this many are new.
     let old = count(live, "/status/replicas").saturating_sub(count(live, "/status/updatedReplicas")).max(0);
     let ready = count(live, "/status/readyReplicas").saturating_sub(old).max(0);
     enough(ready, wanted.saturating_sub(unavailable), "Deployment does not have enough pods ready")
@@ -158,7 +159,7 @@ fn replicas(live: &Value) -> State {
 }
 
 fn definition(live: &Value) -> State {
-    // Names that are taken are not for us to complain about: what needs the kind will.
+    // A name conflict is not reported here: objects that need the kind fail.
     let names_taken = super::fields::condition(live, "NamesAccepted")
         .is_some_and(|condition| condition["status"] == "False");
     if holds(live, "Established") || names_taken { Ready } else { waiting("Install in progress") }

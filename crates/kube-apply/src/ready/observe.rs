@@ -1,4 +1,4 @@
-//! What becomes of objects, as it happens: from watches, one for each kind and namespace.
+//! Observes objects through watches, one per kind and namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use crate::discovery::Kind;
 use crate::target::{Placed, Target};
 
-/// Up to so many objects of a kind are watched by name each; more of them by one watch over their namespace.
+/// Up to this many objects of a kind are watched individually by name; more share one watch of the namespace.
 const BY_NAME: usize = 3;
 
-/// What was seen of the objects, by their place in the list that was asked for.
+/// Observed change of an object, by its index in the requested list.
 #[derive(Debug)]
 pub enum Seen {
     There(usize, Value),
     Gone(usize),
-    /// These cannot be seen, now or later.
+    /// These objects cannot be watched.
     Blind(Vec<usize>, String),
 }
 
-/// Everything that is seen of these objects, beginning with what is there.
+/// Stream of changes of these objects, starting with their current state.
 pub fn observe(target: &Target, objects: &[Placed]) -> BoxStream<'static, Seen> {
     let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (at, placed) in objects.iter().enumerate() {
@@ -64,11 +64,11 @@ fn watch(
     events.map(move |event| stream::iter(watched.hear(event))).flatten().boxed()
 }
 
-/// The objects of one watch.
+/// Objects of one watch.
 struct Watched {
     kind: Kind,
     names: BTreeMap<String, usize>,
-    /// While a list is read: those that it has not named yet.
+    /// During a list: objects that it has not returned yet.
     unlisted: BTreeSet<usize>,
 }
 
@@ -108,14 +108,14 @@ impl Watched {
         let at = self.place(&object)?;
         self.unlisted.remove(&at);
         let mut value = serde_json::to_value(object).ok()?;
-        // Objects of a list do not say what they are.
+        // Items of a list omit their type.
         value["apiVersion"] = json!(self.kind.resource.api_version);
         value["kind"] = json!(self.kind.resource.kind);
         Some(Seen::There(at, value))
     }
 }
 
-/// What the cluster said instead of a watch.
+/// API status of a failed watch.
 fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

@@ -1,4 +1,4 @@
-//! The whole table of readiness, as a picture.
+//! Snapshot of the whole readiness table.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An object with this kind, spec and status, seen by its controller.
+/// An object with this kind, spec and status, observed by its controller.
 fn object(api_version: &str, kind: &str, spec: &Value, status: &Value) -> Value {
     let mut status = status.clone();
     if status.get("observedGeneration").is_none() {
@@ -29,7 +29,7 @@ fn available(true_: &str) -> Value {
     json!([{"type": "Available", "status": true_}, {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}])
 }
 
-/// Everything there is a rule for, by each strategy.
+/// Every kind with a rule, by each strategy.
 #[test]
 fn every_kind_by_every_strategy() {
     let rolling = json!({"replicas": 2, "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}}, "progressDeadlineSeconds": 600});

@@ -1,4 +1,4 @@
-//! Waiting until objects are ready, or gone.
+//! Waits until objects are ready, or removed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::object::{Id, Object};
 use crate::target::{Placed, Target};
 use crate::tell::{Step, Tell};
 
-/// Warnings are asked for only where the wait is not over at once.
+/// Warning events are read only if the wait lasts longer than this.
 const SOON: Duration = Duration::from_secs(1);
 
-/// These objects were not ready when the wait ended: the time was up, or none of them could become so any more.
+/// Objects that were not ready when the wait ended: at the deadline, or because the remaining ones failed for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotReady {
     pub objects: Vec<(Id, String)>,
-    /// Whether it was the time. If not, something has failed for good.
+    /// Whether the deadline passed. If not, an object has failed.
     pub timed_out: bool,
 }
 
@@ -41,8 +41,8 @@ impl std::fmt::Display for NotReady {
 
 impl std::error::Error for NotReady {}
 
-/// Waits until all objects are ready, no longer than until the deadline. It ends sooner where one has failed and all others
-/// are ready or have failed.
+/// Waits until all objects are ready or the deadline passes. Returns earlier if an object failed and all others are
+/// ready or failed.
 pub async fn wait(
     target: &Target,
     objects: &[Object],
@@ -67,7 +67,7 @@ pub async fn wait(
     watch.verdict(!in_time)
 }
 
-/// What is known of the objects that are waited for.
+/// State of a wait.
 struct Watch<'a> {
     target: &'a Target,
     tell: &'a dyn Tell,
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
         Self { target, tell, strategy, objects, states, warnings: Warnings::default() }
     }
 
-    /// Until nothing can change for the better by waiting.
+    /// Runs until every object is ready or failed.
     async fn until_settled(&mut self) {
         let mut seen = observe(self.target, &self.objects);
         let mut complaints = stream::pending().boxed();
@@ -102,7 +102,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Where there is something that is not ready.
+    /// Namespaces of objects that are not ready.
     fn namespaces(&self) -> BTreeSet<String> {
         self.waiting().filter_map(|(at, _)| self.objects[at].id().namespace).collect()
     }
@@ -127,7 +127,7 @@ impl<'a> Watch<'a> {
     fn see(&mut self, seen: Seen) {
         match seen {
             Seen::There(at, live) => self.turn(at, judge(&live, self.strategy)),
-            // A hook that has run may go by itself.
+            // A completed hook may delete itself.
             Seen::Gone(at) if self.strategy == Strategy::HookOnly && self.states[at] == State::Ready => {}
             Seen::Gone(at) => self.turn(at, State::Absent),
             Seen::Blind(places, why) => {
@@ -178,8 +178,7 @@ fn reason(state: &State) -> String {
     }
 }
 
-/// Waits until all objects are gone, no longer than until the deadline. What is there still, and what cannot be seen, is
-/// a failure.
+/// Waits until all objects are deleted or the deadline passes. Objects that remain or cannot be watched are failures.
 pub(crate) async fn wait_gone(
     target: &Target,
     objects: &[Placed],
@@ -192,7 +191,7 @@ pub(crate) async fn wait_gone(
         while left.iter().any(Option::is_some) {
             match seen.next().await {
                 Some(Seen::Gone(at)) => left[at] = None,
-                // It has been deleted: what is there under its name is another.
+                // The awaited object was deleted; this is a new one with its name.
                 Some(Seen::There(at, live)) if live["metadata"]["deletionTimestamp"].is_null() => {
                     left[at] = None;
                 }
@@ -211,7 +210,7 @@ pub(crate) async fn wait_gone(
             }
         }
     };
-    // What is left says whether it was in time.
+    // `left` records whether it finished in time.
     let _ = timeout_at(deadline, all_gone).await;
     let late = left.into_iter().zip(objects).filter_map(|(why, placed)| Some((why?, placed)));
     late.map(|(message, placed)| {
@@ -220,7 +219,7 @@ pub(crate) async fn wait_gone(
     .collect()
 }
 
-/// What holds an object that is being deleted.
+/// Finalizers that block the deletion.
 fn holding(live: &serde_json::Value) -> String {
     let finalizers = live["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names: Vec<&str> = finalizers.iter().filter_map(serde_json::Value::as_str).collect();

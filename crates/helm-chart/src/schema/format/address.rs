@@ -1,4 +1,4 @@
-//! Hosts and mailboxes.
+//! Host names and email addresses.
 
 use std::net::Ipv6Addr;
 
@@ -100,7 +100,7 @@ fn unquoted(local: &str) -> Result<(), String> {
     }
 }
 
-/// What Helm 3 takes for a mailbox: also one with a name in front of it.
+/// Helm 3's email check: also accepts a display name in front.
 pub fn is_mailbox(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>').and_then(|text| text.split_once('<')) {

@@ -1,11 +1,11 @@
-//! Dates, times and spans.
+//! Dates, times, durations and periods.
 
 use helm_template::go::quote;
 use jiff::civil::Date;
 
 use super::{quoted, refuse};
 
-/// `2006-01-02`, in the words of Go's `time.Parse`.
+/// `2006-01-02`, with the messages of Go's `time.Parse`.
 pub fn date(text: &str) -> Result<(), String> {
     let bad = |rest: &str, element: &str| {
         refuse(format!(
@@ -43,7 +43,7 @@ pub fn date(text: &str) -> Result<(), String> {
     }
 }
 
-/// `15:04:05` and what may follow it: a fraction, an offset.
+/// `15:04:05` with an optional fraction and an offset.
 pub fn time(text: &str) -> Result<(), String> {
     if text.len() < 9 {
         return refuse("less than 9 characters long");
@@ -76,7 +76,7 @@ pub fn time(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The minutes that an offset takes to UTC.
+/// Minutes to add to reach UTC.
 fn offset(text: &str) -> Result<i32, String> {
     if text.len() != 6 {
         return refuse("offset must be 6 characters long");
@@ -108,12 +108,12 @@ pub fn date_time(text: &str) -> Result<(), String> {
     time(text.get(11..).unwrap_or_default()).map_err(|why| format!("invalid time element: {why}"))
 }
 
-/// What Helm 3 takes for a time: the offset can be missing.
+/// Helm 3's time check: the offset is optional.
 pub fn is_time(text: &str) -> bool {
     text.contains(':') && (time(text).is_ok() || time(&format!("{text}Z")).is_ok()) && !text.contains('z')
 }
 
-/// What Helm 3 takes for a date and time: one of both is enough.
+/// Helm 3's date-time check: a date or a time alone is enough.
 pub fn is_moment(text: &str) -> bool {
     is_time(text) || date(text).is_ok() || (date_time(text).is_ok() && !text.contains(['t', 'z']))
 }
@@ -162,7 +162,7 @@ fn in_order(mut elements: &str, all: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Two ends joined by a slash, of which one can be a duration.
+/// Two times joined by a slash, one of which may be a duration.
 pub fn period(text: &str) -> Result<(), String> {
     let Some((start, end)) = text.split_once('/') else { return refuse("missing slash") };
     if start.starts_with('P') {

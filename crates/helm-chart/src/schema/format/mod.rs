@@ -1,6 +1,6 @@
-//! `format`: what a text has to look like.
+//! The `format` keyword.
 //!
-//! Both Helms know about the same names; what they think of a text differs at the edges, and only Helm 4 says why
+//! Both Helm versions support about the same formats with different edge cases. Only Helm 4 reports reasons
 //! ([`complaint`]).
 
 mod address;
@@ -12,7 +12,7 @@ mod version;
 use helm_template::go::regexp::Expression;
 use helm_template::profile::Profile;
 
-/// Helm 3 checks texts for this format, and refuses numbers for it.
+/// Whether Helm 3 knows the format: it then validates strings and rejects numbers.
 pub fn is_known(format: &str) -> bool {
     matches!(
         format,
@@ -36,7 +36,7 @@ pub fn is_known(format: &str) -> bool {
     )
 }
 
-/// Whether Helm 3 takes the text. A format that it does not know takes everything.
+/// Helm 3's validation. Unknown formats accept everything.
 pub fn is_valid(format: &str, text: &str) -> bool {
     match format {
         "date" => clock::date(text).is_ok(),
@@ -59,7 +59,7 @@ pub fn is_valid(format: &str, text: &str) -> bool {
     }
 }
 
-/// What Helm 4 has against the text, if anything. A format that it does not know takes everything.
+/// Helm 4's complaint about a string, if any. Unknown formats accept everything.
 pub fn complaint(format: &str, text: &str) -> Option<String> {
     let checked = match format {
         "regex" => Expression::compile(text, Profile::Helm4).map(drop),
@@ -83,7 +83,7 @@ pub fn complaint(format: &str, text: &str) -> Option<String> {
     checked.err()
 }
 
-/// A character as Go's `%q` writes it.
+/// A character as Go's `%q` formats it.
 fn quoted(c: char) -> String {
     helm_template::go::printf("%q", &[helm_template::value::Value::Int(i64::from(u32::from(c)))])
 }

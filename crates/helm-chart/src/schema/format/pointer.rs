@@ -47,7 +47,7 @@ pub fn uuid(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Every `{` of a template has its `}`.
+/// Whether every `{` of a URI template has a matching `}`.
 pub fn are_braces_closed(text: &str) -> bool {
     text.split('{').skip(1).all(|after| after.contains('}'))
 }

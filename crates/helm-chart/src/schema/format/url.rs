@@ -1,11 +1,11 @@
-//! Addresses, as far as Go's `net/url` refuses them.
+//! URLs, as far as Go's `net/url` rejects them.
 
 use helm_template::go::quote;
 
 use super::address::ipv6;
 use super::refuse;
 
-/// The scheme of an address that Go can read.
+/// The scheme of a URL that Go can parse.
 pub fn scheme(text: &str) -> Result<Option<&str>, String> {
     let bad = |why: &str| refuse(format!("parse {}: {why}", quote(text)));
     if text.chars().any(|c| c.is_ascii_control()) {

@@ -1,4 +1,4 @@
-//! Semantic versions, strictly.
+//! Strict semantic versions.
 
 use super::{quoted, refuse};
 

@@ -1,4 +1,4 @@
-//! Reading a schema as gojsonschema does: it checks what it reads as it goes.
+//! Compiles a schema as gojsonschema does, which validates the schema as it reads.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::super::document::{Document, Found, Missing, Target};
 use super::super::model::{Choices, Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::number;
 
-/// Without `$schema`, or with one that it does not know, all drafts hold at once.
+/// Without `$schema`, or with an unknown one, the keywords of all drafts apply.
 const HYBRID: u16 = u16::MAX;
 
 pub fn compile<'b>(root: &'b Data, budget: &'b Budget<'b>) -> Result<Schemas<'b>, String> {
@@ -89,7 +89,7 @@ fn follow(from: &mut Draught, reference: &str) -> Result<Id, String> {
             Ok(from.compiler.enqueue(target))
         }
         Found::Here(_) => Err("valid schema must be of type object".to_owned()),
-        // What is no pointer means the whole document.
+        // A fragment that is not a pointer refers to the whole document.
         Found::NoAnchor { .. } => {
             let root = from.compiler.document.root();
             Ok(from.compiler.enqueue(root))
@@ -242,7 +242,7 @@ fn numbers(from: &Draught, schema: &mut Schema) -> Result<(), String> {
     Ok(())
 }
 
-/// A limit and the limit that excludes itself. In draft 4 the second is a switch for the first.
+/// A limit and its exclusive variant. In draft 4 the latter is a boolean that modifies the former.
 fn bound(
     from: &Draught,
     draft: u16,
@@ -346,7 +346,7 @@ fn choices(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
                     return Err("enum items must be unique".to_owned());
                 }
             }
-            // An empty list of choices restricts nothing.
+            // An empty `enum` restricts nothing.
             schema.written_choices = (!items.is_empty()).then_some(choices);
         }
         Some(_) => return Err("enum must be of an array".to_owned()),

@@ -1,5 +1,5 @@
-//! Holding values against a schema as gojsonschema does: a flat list of errors, and a score by which the nearest of
-//! several alternatives is chosen to be complained about.
+//! Validates values as gojsonschema does: a flat list of errors, and a score that selects the closest of several
+//! alternatives to report.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use super::super::format;
 use super::super::model::{Id, Needs, Rest, Schema, Schemas, Type};
 use super::super::number;
 
-/// How deep values and references can lead into each other. There Helm 3 would run until its stack is full.
+/// Maximum depth of values and references. Helm 3 would overflow its stack.
 const MAX_DEPTH: usize = 300;
 
 pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
@@ -29,7 +29,7 @@ pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
     }))
 }
 
-/// The error of a check that could not be finished.
+/// Error of a validation that could not be finished.
 fn unable(why: &str) -> String {
     format!("unable to validate schema: {why}")
 }
@@ -50,7 +50,7 @@ impl<'s> Outcome<'s> {
     }
 
     fn fail(&mut self, place: &Place, text: &str) {
-        // What cannot be counted is not kept: the check ends with the reason for that.
+        // Errors over budget are not stored; the validation then fails with the budget error.
         let error =
             if self.schemas.is_stopped() { String::new() } else { format!("{}: {text}", place.field()) };
         let kept = self.schemas.write(size_of::<String>() + 2 * error.len());
@@ -71,7 +71,7 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// The names from the top; the top itself only where it is alone.
+    /// Field path from the root; the root is named only for itself.
     fn field(&self) -> String {
         match self.above {
             None => self.key.to_owned(),
@@ -308,7 +308,7 @@ impl<'s> Checker<'s> {
         place: &Place,
         depth: usize,
     ) -> Checked {
-        // What is looked up in the members, whatever their number.
+        // Lookups in the members, independent of their number.
         let named = schema.required.len() + schema.properties.len() + schema.dependencies.len();
         if !self.schemas.compare(named) {
             return Err(unable(&self.schemas.stopped().unwrap_or_default()));
@@ -361,7 +361,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Keeps the first of those that came nearest.
+/// Keeps the first outcome with the best score.
 fn nearer<'s>(best: &mut Option<Outcome<'s>>, outcome: Outcome<'s>) {
     if best.as_ref().is_none_or(|best| outcome.score > best.score) {
         *best = Some(outcome);
@@ -413,7 +413,7 @@ fn numeric(schema: &Schema, data: &Data, result: &mut Outcome<'_>, place: &Place
     if let Some(above) = schema.above.filter(|above| n <= *above) {
         result.fail(place, &format!("Must be greater than {}", number::general(above)));
     }
-    // Every format that is known is one of texts.
+    // All known formats apply to strings.
     if let Some(format) = schema.format.as_ref().filter(|format| format::is_known(format)) {
         result.fail(place, &format!("Does not match format '{format}'"));
     }

@@ -1,4 +1,4 @@
-//! Reading a schema as jsonschema does: what is not of the right kind is not there.
+//! Compiles a schema as the jsonschema library does: keywords of a wrong type are ignored.
 
 use helm_template::budget::Budget;
 use helm_template::data::Data;
@@ -13,7 +13,7 @@ use super::super::number;
 use super::meta;
 use crate::values::Warning;
 
-/// The address that Helm gives the schema.
+/// The URL that Helm assigns to the schema.
 pub const ADDRESS: &str = "file:///values.schema.json";
 
 pub fn compile<'b>(
@@ -24,15 +24,15 @@ pub fn compile<'b>(
     let draft = draft(root)?;
     meta::check(root, draft, budget)?;
     let document = Document::new(root, ADDRESS, if draft == 4 { old_id } else { id }, budget)?;
-    // From 2019 on a format is only a remark.
+    // From 2019-09 on a format is only an annotation.
     let rules = Rules { draft, formats: draft < 2019 };
     let compiled = Compiler::new(document, Profile::Helm4, budget)
         .run(|compiler, target| one(compiler, target, rules, warnings));
-    // A pattern that cannot be read is first of all against the metaschema.
+    // For an invalid pattern the metaschema reports the error.
     compiled.map_err(|error| meta::judge(root, draft, budget).err().unwrap_or(error))
 }
 
-/// Compiles a metaschema, in which formats count whatever the draft.
+/// Compiles a metaschema, in which formats are always asserted.
 pub fn compile_meta<'b>(root: &'b Data, draft: u16, budget: &'b Budget<'b>) -> Result<Schemas<'b>, String> {
     let document = Document::new(root, ADDRESS, |_| None, budget)?;
     let rules = Rules { draft, formats: true };
@@ -90,7 +90,7 @@ fn one<'d>(
     if let Some(Data::String(reference)) = from.get("$ref") {
         schema.reference = follow(&mut from, reference, warnings)?;
         if draft < 2019 {
-            // Nothing beside a reference counts here, but for what the library forgets to pass over.
+            // Keywords beside a reference are ignored, except one that the library fails to skip.
             if draft >= 6 {
                 schema.constant = from.get("const").cloned();
             }
@@ -120,7 +120,7 @@ fn one<'d>(
     Ok(schema)
 }
 
-/// What references ask for that lead elsewhere each time.
+/// Compiles dynamic references and anchors.
 fn dynamic(from: &mut Draught, schema: &mut Schema) {
     schema.recursive_anchor = from.get("$recursiveAnchor") == Some(&Data::Bool(true));
     if let Some(Data::String(name)) = from.get("$dynamicAnchor") {
@@ -136,7 +136,7 @@ fn dynamic(from: &mut Draught, schema: &mut Schema) {
     }
 }
 
-/// Where a reference leads; nowhere in particular for a name that is no address.
+/// Resolves a reference; `None` for an unresolvable URN, which Helm ignores with a warning.
 fn follow(from: &mut Draught, reference: &str, warnings: &mut Vec<Warning>) -> Result<Option<Id>, String> {
     match from.compiler.document.follow(&from.target.base, reference) {
         Found::Here(target) => Ok(Some(from.compiler.enqueue(target))),

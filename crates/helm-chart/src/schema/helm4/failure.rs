@@ -1,20 +1,20 @@
-//! What is wrong with a value, as a tree, and how it is written down.
+//! Validation failures as a tree, and their text form.
 
 use helm_template::data::Data;
 use helm_template::go::{print, quote};
 use helm_template::value::{Str, Value};
 
-/// What kind of line a failure is.
+/// Form of a failure's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     Plain,
-    /// Several things are wrong with one value; above them, they stand for themselves.
+    /// Several failures of one value. At the root only the causes are written.
     Group,
-    /// Wrong by what a reference leads to; not written where it has one cause.
+    /// Failure behind a reference; not printed if it has a single cause.
     Reference,
 }
 
-/// Something wrong with the value at a place.
+/// Failure of a value at a path.
 #[derive(Debug)]
 pub struct Failure {
     pub line: Line,
@@ -24,12 +24,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Says only that something is wrong.
+    /// A failure without details.
     pub fn unsaid() -> Self {
         Self { line: Line::Plain, at: String::new(), text: String::new(), causes: vec![] }
     }
 
-    /// The lines of it and its causes, each begun by a newline.
+    /// Writes the lines of the failure and its causes, each preceded by a line break.
     pub fn write(&self, into: &mut String, indent: usize) {
         let is_written = !(self.line == Line::Reference && self.causes.len() == 1);
         if is_written {
@@ -46,7 +46,7 @@ impl Failure {
     }
 }
 
-/// In single quotes, escaped as Go would in double ones.
+/// Quotes in single quotes, with Go's escapes for double quotes.
 pub fn single_quoted(text: &str) -> String {
     let quoted = quote(text).replace("\\\"", "\"").replace('\'', "\\'");
     let inside = quoted.get(1..quoted.len() - 1).unwrap_or_default();
@@ -57,7 +57,7 @@ pub fn all_quoted(names: &[Str]) -> String {
     names.iter().map(|name| single_quoted(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// A value of the schema. Numbers are as they were written there, as far as we still know.
+/// Formats a schema value. Numbers appear as in the schema as far as their notation is still known.
 pub fn shown(data: &Data) -> String {
     match data {
         Data::String(text) => single_quoted(text),

@@ -1,7 +1,7 @@
-//! Whether a schema is one: it has a schema of its own, the metaschema of its draft.
+//! Validates a schema against the metaschema of its draft.
 //!
-//! Most schemas are in order, so that a walk over them with a table of keywords is enough ([`is_plain`]). Only what it
-//! does not like is held against the metaschema, which has the last word, and the words.
+//! Most schemas are valid, and a walk with a table of keywords suffices ([`is_plain`]). Everything else is validated
+//! against the metaschema, which decides and provides the messages.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::compile::{ADDRESS, compile_meta};
 use super::failure::Line;
 use super::validate::failure;
 
-/// The metaschemas as their authors publish them, without what they say to people, each in one document.
+/// The published metaschemas without descriptions, each in one document.
 const METASCHEMAS: &[(u16, &str, &str)] = &[
     (4, "http://json-schema.org/draft-04/schema", include_str!("meta/draft-04.json")),
     (6, "http://json-schema.org/draft-06/schema", include_str!("meta/draft-06.json")),
@@ -25,12 +25,12 @@ const METASCHEMAS: &[(u16, &str, &str)] = &[
     (2020, "https://json-schema.org/draft/2020-12/schema", include_str!("meta/draft-2020-12.json")),
 ];
 
-/// Refuses what is no schema of the draft, in Helm's words. Patterns are not looked at.
+/// Validates a schema, with Helm's messages. Patterns are not checked.
 pub fn check(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
     if is_plain(root, draft) { Ok(()) } else { judge(root, draft, budget) }
 }
 
-/// The same by the metaschema itself.
+/// Validates a schema against the metaschema.
 pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
     let Some((_, address, text)) = METASCHEMAS.iter().find(|(known, ..)| *known == draft) else {
         return Ok(());
@@ -49,7 +49,7 @@ pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String>
     ))
 }
 
-/// What a keyword can be without a second look.
+/// Value shape that is accepted without the metaschema.
 #[derive(Clone, Copy)]
 enum Shape {
     Schema,
@@ -63,7 +63,7 @@ enum Shape {
     Switch,
     List,
     Choices,
-    /// A schema or, in every draft, a truth value.
+    /// A schema or, in every draft, a boolean.
     Rest,
     Anything,
 }
@@ -84,7 +84,7 @@ const KEYWORDS: &[(&str, Shape)] = &[
     ("allOf", Schemas), ("anyOf", Schemas), ("oneOf", Schemas), ("prefixItems", Schemas), ("items", Schema),
 ];
 
-/// Everything in it is as plain as can be; if not, it can still be a schema.
+/// Whether the schema is certainly valid. A schema for which this is false may still be valid.
 fn is_plain(root: &Data, draft: u16) -> bool {
     let mut left = vec![root];
     while let Some(schema) = left.pop() {
@@ -138,7 +138,7 @@ fn are_different(items: &[Data]) -> bool {
     items.iter().all(|item| json::write(item, Style::Plain).is_ok_and(|text| seen.insert(text)))
 }
 
-/// Keywords that are not in the table, and words that are no keywords.
+/// Keywords outside the table, and unknown keywords.
 fn is_other(key: &str, data: &Data, draft: u16) -> bool {
     let is_type = |data: &Data| data.as_str().is_some_and(|name| Type::named(name).is_some());
     match (key, data) {

@@ -1,4 +1,4 @@
-//! Schemas as Helm 4 understands them: the rules and the words of santhosh-tekuri's jsonschema.
+//! JSON schema as in Helm 4: rules and messages of santhosh-tekuri's jsonschema.
 
 mod compile;
 mod failure;
@@ -11,7 +11,7 @@ use helm_template::data::Data;
 
 use crate::values::Warning;
 
-/// Holds values against a schema. The error is a tree of lines, or what is wrong with the schema itself.
+/// Validates values against a schema. The error is a tree of lines, or the problem of the schema itself.
 pub fn check(
     schema: &Data,
     values: &Data,

@@ -1,4 +1,4 @@
-//! Which members and elements no keyword has spoken of yet.
+//! Members and items not evaluated by any keyword yet (`unevaluatedProperties`, `unevaluatedItems`).
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub struct Unevaluated {
 }
 
 impl Unevaluated {
-    /// Those of a value, as far as the schema or who asks for it is interested.
+    /// The members or items of a value, as far as the schema or its caller needs them.
     pub fn of(data: &Data, schema: &Schema, asked: bool) -> Self {
         let mut all = Self::default();
         match data {
@@ -38,7 +38,7 @@ impl Unevaluated {
         self.members.is_empty() && self.elements.is_empty()
     }
 
-    /// Keeps only what the other has not spoken of either.
+    /// Intersects with another set.
     pub fn meet(&mut self, other: &Self) {
         self.members.retain(|name| other.members.contains(name));
         self.elements.retain(|index| other.elements.contains(index));

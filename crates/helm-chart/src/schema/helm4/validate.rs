@@ -1,4 +1,4 @@
-//! Holding values against a schema as jsonschema does.
+//! Validates values as the jsonschema library does.
 
 use helm_template::budget::VALUE_BYTES;
 use helm_template::data::{Data, Members};
@@ -11,7 +11,7 @@ use super::compile::ADDRESS;
 use super::failure::{Failure, Line, all_quoted, shown, single_quoted};
 use super::unevaluated::Unevaluated;
 
-/// How deep values and references can lead into each other.
+/// Maximum depth of values and references.
 const MAX_DEPTH: usize = 300;
 
 pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
@@ -25,7 +25,7 @@ pub fn validate(schemas: &Schemas<'_>, values: &Data) -> Result<(), String> {
     Err(text.trim_start_matches('\n').to_owned())
 }
 
-/// What is wrong, if anything.
+/// Returns the failure, if any.
 pub fn failure(schemas: &Schemas<'_>, values: &Data) -> Option<Failure> {
     let scope = Scope { schema: 0, keyword: "", value: 0, above: None, depth: 0 };
     let schema = schemas.all.first()?;
@@ -48,7 +48,7 @@ pub fn failure(schemas: &Schemas<'_>, values: &Data) -> Option<Failure> {
     }
 }
 
-/// Where in the values we are.
+/// Path in the values.
 struct Place<'p> {
     above: Option<&'p Place<'p>>,
     token: &'p str,
@@ -60,12 +60,12 @@ impl Place<'_> {
     }
 }
 
-/// How we came to a schema.
+/// Evaluation path to a schema.
 struct Scope<'s> {
     schema: Id,
-    /// The keyword of the reference that led here.
+    /// Keyword of the reference that led here.
     keyword: &'s str,
-    /// Which value is looked at: the same as above, or the next deeper one.
+    /// Depth of the value: equal to the parent's, or one deeper.
     value: usize,
     above: Option<&'s Scope<'s>>,
     depth: usize,
@@ -83,7 +83,7 @@ impl Scope<'_> {
         format!("{}{step}", above.keywords(schemas))
     }
 
-    /// The same schema for the same value, further up.
+    /// An enclosing scope with the same schema and value, which would be an infinite loop.
     fn again(&self) -> Option<&Scope<'_>> {
         let mut scope = self.above;
         while let Some(above) = scope.filter(|above| above.value == self.value) {
@@ -96,7 +96,7 @@ impl Scope<'_> {
     }
 }
 
-/// One schema, held against one value.
+/// Validation of one value against one schema.
 struct Checker<'c> {
     schemas: &'c Schemas<'c>,
     schema: &'c Schema,
@@ -105,13 +105,13 @@ struct Checker<'c> {
     scope: &'c Scope<'c>,
     rest: Unevaluated,
     failures: Vec<Failure>,
-    /// Only whether something is wrong is asked for.
+    /// Only the result matters, not its messages.
     quiet: bool,
 }
 
 type Checked = Result<(), Failure>;
 
-/// A keyword, its limit, and when a number is beyond it.
+/// A keyword, its limit, and when a number violates it.
 type Limit = (&'static str, Option<f64>, fn(f64, f64) -> bool);
 
 impl<'c> Checker<'c> {
@@ -171,7 +171,7 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// What ends the check of a value at once.
+    /// Checks that end the validation of a value on failure.
     fn simple(&self) -> Checked {
         let (schema, data) = (self.schema, self.data);
         let is_integer =
@@ -213,7 +213,8 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
-    /// `$recursiveRef` and `$dynamicRef`, which mean the outermost schema on the way here that offers itself.
+    /// Evaluates `$recursiveRef` and `$dynamicRef`, which refer to the outermost schema of the evaluation path with a
+    /// matching anchor.
     fn dynamic_references(&mut self) {
         let schema = self.schema;
         if let Some(id) = schema.recursive {
@@ -234,7 +235,7 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// What is found by a schema on the way here, or by the whole that it belongs to, nearest to where we began.
+    /// The outermost match on the evaluation path, over schemas and their resources.
     fn outermost(&self, find: impl Fn(Id, &Schema) -> Option<Id>) -> Option<Id> {
         let way = std::iter::successors(Some(self.scope), |scope| scope.above);
         way.filter_map(|scope| {
@@ -374,14 +375,14 @@ impl<'c> Checker<'c> {
         self.contains(items);
     }
 
-    /// Whether two values say the same; not if there has been too much work.
+    /// Whether two values are equal; false if the work limit is exceeded.
     fn equal(&self, a: &Data, b: &Data) -> bool {
         let mut compared = 0;
         let same = equal(a, b, &mut compared);
         self.schemas.compare(compared) && same
     }
 
-    /// The first element that was there before, and where.
+    /// Indices of the first duplicate item and its original.
     fn twins(&self, items: &[Data]) -> Option<(usize, usize)> {
         for (second, item) in items.iter().enumerate() {
             if !self.schemas.work(second) {
@@ -500,7 +501,7 @@ impl<'c> Checker<'c> {
                     continue;
                 }
                 matched = true;
-                // Whoever asks what is left over wants to hear from all of them.
+                // Unevaluated members and items need the results of all alternatives.
                 if self.rest.is_empty() {
                     break;
                 }
@@ -562,7 +563,7 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// Holds the same value against another schema.
+    /// Validates the same value against another schema.
     fn same(&mut self, id: Id, keyword: &str, quiet: bool) -> Checked {
         let scope = Scope {
             schema: id,
@@ -579,7 +580,7 @@ impl<'c> Checker<'c> {
         checked
     }
 
-    /// Holds a member or an element against a schema.
+    /// Validates a member or item against a schema.
     fn below(&self, id: Id, data: &Data, token: &str) -> Checked {
         let place = Place { above: Some(self.place), token };
         let scope = Scope {
@@ -649,7 +650,7 @@ fn absent(members: &Members, names: &[Str]) -> Vec<Str> {
     names.iter().filter(|name| !members.contains_key(*name)).cloned().collect()
 }
 
-/// Whether two values say the same; numbers by what they are worth. Adds what was compared: values, and pieces of texts.
+/// Whether two values are equal; numbers compare by value. Adds the compared values and string pieces to `compared`.
 fn equal(a: &Data, b: &Data, compared: &mut usize) -> bool {
     *compared += 1;
     match (a, b) {

@@ -1,24 +1,24 @@
-//! What the generator knows of functions: what they take and what they give.
+//! Function signatures for the generator: argument and result sorts.
 //!
-//! A letter is a sort of value: `s` text, `i` a whole number, `w` a small one that is not negative, `n` any number, `b` a
-//! truth, `l` a list, `L` one of texts, `d` a map, `a` anything, `k` a key, `t` a time, `V` a version. Of texts with a
-//! meaning there are `r` (regular expressions), `v` and `c` (versions and constraints), `F` (formats), `y`, `j` and `m`
-//! (YAML, JSON, TOML), `p` (paths), `u` (addresses), `e` (encoded), `o` (layouts of time), `D` (durations), `z` (zones), `T`
-//! (names of types). A capital `M` is a time and `X` a duration without mistakes: what is none of these is taken for now.
-//! A star at the end: the last may come several times, or not at all.
+//! A letter is a sort of value: `s` string, `i` integer, `w` small non-negative integer, `n` any number, `b` boolean,
+//! `l` list, `L` list of strings, `d` map, `a` anything, `k` key, `t` time, `V` version. Strings with a meaning are
+//! `r` (regular expressions), `v` and `c` (versions and constraints), `F` (formats), `y`, `j` and `m` (YAML, JSON,
+//! TOML), `p` (paths), `u` (URLs), `e` (encoded), `o` (time layouts), `D` (durations), `z` (time zones), `T` (type
+//! names). `M` is a valid time and `X` a valid duration: invalid ones would be replaced by the current time. A
+//! trailing star: the last argument may be repeated or omitted.
 
 pub type Row = (&'static str, &'static str, char);
 
 #[rustfmt::skip]
 pub const FUNCTIONS: &[Row] = &[
-    // Go's own.
+    // Go's own functions.
     ("and", "aa*", 'a'), ("or", "aa*", 'a'), ("not", "a", 'b'), ("html", "a*", 's'), ("js", "a*", 's'),
     ("urlquery", "a*", 's'), ("index", "li", 'a'), ("index", "dk", 'a'), ("index", "dkk*", 'a'),
     ("slice", "lw", 'l'), ("slice", "lww", 'l'), ("slice", "sww", 's'), ("len", "l", 'i'), ("len", "s", 'i'), ("len", "d", 'i'),
     ("print", "a*", 's'), ("println", "a*", 's'), ("printf", "Fa*", 's'), ("printf", "Fa", 's'), ("printf", "Fn", 's'),
     ("printf", "Faa", 's'), ("eq", "aa", 'b'), ("eq", "ss*", 'b'), ("eq", "nn", 'b'), ("ne", "ss", 'b'), ("ne", "aa", 'b'),
     ("lt", "nn", 'b'), ("lt", "ii", 'b'), ("le", "ii", 'b'), ("gt", "ss", 'b'), ("ge", "nn", 'b'), ("call", "aa*", 'a'),
-    // Texts.
+    // Strings.
     ("abbrev", "is", 's'), ("abbrevboth", "iis", 's'), ("camelcase", "s", 's'), ("cat", "a*", 's'), ("contains", "ss", 'b'),
     ("hasPrefix", "ss", 'b'), ("hasSuffix", "ss", 'b'), ("hello", "", 's'), ("indent", "ws", 's'), ("initials", "s", 's'),
     ("join", "sl", 's'), ("join", "sL", 's'), ("kebabcase", "s", 's'), ("lower", "s", 's'), ("nindent", "ws", 's'),
@@ -35,7 +35,7 @@ pub const FUNCTIONS: &[Row] = &[
     ("int64", "a", 'i'), ("float64", "a", 'n'), ("toDecimal", "a", 'i'),
     // Types.
     ("typeOf", "a", 's'), ("typeIs", "Ta", 'b'), ("typeIsLike", "Ta", 'b'), ("kindOf", "a", 's'), ("kindIs", "Ta", 'b'), ("deepEqual", "aa", 'b'),
-    // What is not there.
+    // Defaults and missing values.
     ("default", "aa", 'a'), ("default", "ss", 's'), ("empty", "a", 'b'), ("coalesce", "a*", 'a'), ("all", "a*", 'b'), ("any", "a*", 'b'),
     ("ternary", "aab", 'a'), ("fail", "s", 's'), ("required", "sa", 'a'),
     // Lists.
@@ -48,7 +48,7 @@ pub const FUNCTIONS: &[Row] = &[
     ("dict", "ka", 'd'), ("dict", "kaka", 'd'), ("dict", "kal", 'd'), ("get", "dk", 'a'), ("set", "dka", 'd'), ("unset", "dk", 'd'), ("hasKey", "dk", 'b'),
     ("pluck", "kd*", 'l'), ("pick", "dk*", 'd'), ("omit", "dk*", 'd'), ("dig", "kad", 'a'), ("dig", "kkad", 'a'), ("deepCopy", "a", 'a'),
     ("mustDeepCopy", "d", 'd'), ("merge", "dd*", 'd'), ("mustMerge", "dd*", 'd'), ("mergeOverwrite", "dd*", 'd'), ("mustMergeOverwrite", "dd*", 'd'),
-    // Paths, addresses, encodings.
+    // Paths, URLs, encodings.
     ("base", "p", 's'), ("dir", "p", 's'), ("clean", "p", 's'), ("ext", "p", 's'), ("isAbs", "p", 'b'), ("osBase", "p", 's'), ("osDir", "p", 's'),
     ("osClean", "p", 's'), ("osExt", "p", 's'), ("osIsAbs", "p", 'b'), ("urlParse", "u", 'd'), ("urlJoin", "d", 's'), ("b64enc", "s", 's'),
     ("b64dec", "e", 's'), ("b32enc", "s", 's'), ("b32dec", "e", 's'), ("sha1sum", "s", 's'), ("sha256sum", "s", 's'), ("sha512sum", "s", 's'),
@@ -70,7 +70,7 @@ pub const FUNCTIONS: &[Row] = &[
     ("mustToToml", "d", 's'), ("fromToml", "m", 'd'),
 ];
 
-/// Functions that Helm 3 does not have, so that a template with one of them says nothing else of it.
+/// Functions missing in Helm 3, where a template that uses one fails without further checks.
 pub const HELM_4: &[&str] = &[
     "durationDays",
     "durationMilliseconds",
@@ -82,7 +82,7 @@ pub const HELM_4: &[&str] = &[
     "mustToYaml",
 ];
 
-/// Functions that the generator leaves out, and why.
+/// Functions excluded from generation, with the reason.
 #[rustfmt::skip]
 pub const LEFT_OUT: &[(&str, &[&str])] = &[
     ("what they give is random", &[

@@ -1,16 +1,16 @@
-//! Templates and values by chance, but the same ones for the same seed.
+//! Generates random templates and values, reproducible by seed.
 
 use std::fmt::Write;
 
 use super::catalogue::{FUNCTIONS, HELM_4, Row, leaves};
 use super::term::{self, Term};
 
-/// A generator of numbers by shifts and one multiplication.
+/// Xorshift random number generator.
 pub struct Chance(u64);
 
 impl Chance {
     pub fn new(seed: u64) -> Self {
-        // Zero would stay zero for ever.
+        // The generator would stay at zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -25,7 +25,7 @@ impl Chance {
         usize::try_from(self.next() % limit.max(1) as u64).expect("it is below the limit")
     }
 
-    /// True in so many cases of a hundred.
+    /// True with this probability in percent.
     fn percent(&mut self, of_hundred: usize) -> bool {
         self.below(100) < of_hundred
     }
@@ -38,11 +38,11 @@ impl Chance {
 /// A template with its values.
 #[derive(Clone)]
 pub struct Case {
-    /// No two templates of a set may have one name.
+    /// Unique number, because template names in a set must be unique.
     pub number: usize,
     pub defines: Vec<Vec<Term>>,
     pub body: Vec<Term>,
-    /// YAML, and JSON at that.
+    /// YAML in JSON syntax.
     pub values: String,
 }
 
@@ -57,7 +57,7 @@ impl Case {
             in_range: false,
             has_dot: false,
         };
-        // What happened just after the start would look alike for neighbours.
+        // The first outputs of neighbouring seeds are similar.
         (0..8).for_each(|_| _ = generator.chance.next());
         let values = generator.values();
         let wanted = generator.chance.below(3);
@@ -71,7 +71,7 @@ impl Case {
         Self { number, defines, body, values }
     }
 
-    /// The file. What the template comes to is encoded, so that it is YAML whatever it is.
+    /// The template file. Its output is encoded, so that it is valid YAML whatever it contains.
     pub fn file(&self) -> String {
         let mut out = String::new();
         for (at, body) in self.defines.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Case {
         out
     }
 
-    /// Every case that has one thing less than this one.
+    /// All cases with one element less.
     pub fn smaller(&self) -> Vec<Self> {
         let mut all: Vec<_> =
             term::smaller(&self.body).into_iter().map(|body| Self { body, ..self.clone() }).collect();
@@ -102,13 +102,13 @@ impl Case {
 struct Generator {
     chance: Chance,
     number: usize,
-    /// Templates that there are already.
+    /// Number of templates defined so far.
     defines: usize,
-    /// Variables in scope, with their sorts.
+    /// Variables in scope with their sorts.
     variables: Vec<(String, char)>,
     next_variable: usize,
     in_range: bool,
-    /// The dot is something else than all that Helm gives, in which there are pointers, and they print as addresses.
+    /// Whether the dot was rebound. Helm's root object contains pointers, which print as addresses.
     has_dot: bool,
 }
 
@@ -202,7 +202,7 @@ impl Generator {
 
     fn expression(&mut self, wanted: char, depth: usize) -> Term {
         let strict = matches!(wanted, 'M' | 'X');
-        // Some mistakes are made on purpose.
+        // Some errors are intended.
         let sort = if !strict && self.chance.percent(4) { self.sort() } else { wanted };
         if strict || depth == 0 || self.chance.percent(25) {
             return self.leaf(sort);
@@ -257,13 +257,13 @@ impl Generator {
         Term::leaf(self.chance.one(leaves(sort)))
     }
 
-    /// `include` or `tpl`.
+    /// Generates `include` or `tpl`.
     fn nested(&mut self) -> Term {
         let (name, first) = if self.defines > 0 && self.chance.percent(50) {
             let define = self.chance.below(self.defines);
             ("include", Term::leaf(format!("\"t{}.{define}\"", self.number)))
         } else {
-            // A template of its own sees none of the variables.
+            // A nested template does not see the outer variables.
             let variables = std::mem::take(&mut self.variables);
             let outer = (self.in_range, self.has_dot);
             (self.in_range, self.has_dot) = (false, false);

@@ -1,9 +1,9 @@
-//! Generated templates, by our engine and by the real Helms.
+//! Differential test: generated templates rendered by our engine and by the real Helm programs.
 //!
-//! Each of [`COUNT`] templates is rendered with values of its own, and what comes of it, text or error, is held against
-//! what Helm made of it: against a hash of that in `recorded.txt` every day, against Helm itself where it is at hand. A
-//! template that comes out otherwise is made as small as it can be and shown. With `LONGSHORE_RECORD` set the file is
-//! written anew; that has to be done whenever the generator has changed.
+//! Each of [`COUNT`] templates is rendered with its own values, and the output or error is compared with Helm's:
+//! normally with its hash in `recorded.txt`, and with Helm itself where available. A differing template is minimized
+//! and shown. With `LONGSHORE_RECORD` set the file is regenerated, which is required after every change of the
+//! generator.
 
 mod catalogue;
 mod generate;
@@ -26,13 +26,13 @@ use crate::real::{self, PROFILES, Printed};
 const SEED: u64 = 1;
 const COUNT: usize = 1_000;
 
-/// Answers of Helm that we do not give, by what they contain, and why.
+/// Expected differences to Helm: a part of Helm's answer, and the reason.
 const EXPLAINED: &[(&str, &str)] = &[
     ("goroutine stack exceeds", "Helm itself dies of a value that contains itself; we refuse it"),
     ("0xc000", "an address in memory, which is another one in each run"),
 ];
 
-/// In the place of an answer that is explained.
+/// Placeholder for an expected difference.
 const NONE: &str = "-";
 
 #[test]
@@ -128,7 +128,7 @@ fn every_function_is_called_or_left_out_for_a_reason() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// What Helm says, unless it is explained, and what we say.
+/// Helm's answer, unless the difference is expected, and ours.
 fn both(case: &Case, profile: Profile, helm: &Path) -> (Option<String>, String) {
     let folder = unpack(case);
     let wanted = shown(&real::template(helm, folder.path(), &arguments()));
@@ -137,7 +137,7 @@ fn both(case: &Case, profile: Profile, helm: &Path) -> (Option<String>, String) 
 }
 
 fn smallest(mut case: Case, profile: Profile, helm: &Path) -> Case {
-    // Each round drops one thing, so that there is an end.
+    // Terminates, because each round removes one element.
     while let Some(smaller) = case.smaller().into_iter().find(|case| {
         let (wanted, found) = both(case, profile, helm);
         wanted.is_some_and(|wanted| wanted != found)
@@ -156,7 +156,7 @@ fn described(case: &Case, profile: Profile, ours: &str) -> String {
     )
 }
 
-/// An answer as one text; what the template came to is decoded.
+/// An answer as text, with the template's output decoded.
 fn shown(printed: &Printed) -> String {
     let text = String::from_utf8_lossy(&printed.stdout);
     let encoded = text.lines().find_map(|line| line.strip_prefix("out: \"")?.strip_suffix('"'));
@@ -191,7 +191,7 @@ fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/differential/recorded.txt")
 }
 
-/// FNV-1a.
+/// FNV-1a hash.
 fn hash(text: &(impl AsRef<str> + ?Sized)) -> String {
     let start = 0xcbf2_9ce4_8422_2325_u64;
     let hash = text

@@ -1,13 +1,13 @@
-//! Templates as trees, so that they can be made smaller.
+//! Templates as syntax trees, which can be minimized.
 
 use std::fmt::Write;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     // Expressions.
-    /// As it stands: a literal, a variable, a path.
+    /// Verbatim: a literal, a variable, a path.
     Leaf(String),
-    /// A function; `piped`: its last argument comes through a pipe.
+    /// A function call; `piped` passes the last argument through a pipe.
     Call {
         name: String,
         args: Vec<Term>,
@@ -23,14 +23,14 @@ pub enum Term {
 
     // Statements.
     Text(String),
-    /// `{{ value }}`, with what stands before it in the action: `$x :=`, `template "x"`. `trim`: on the left, on the
-    /// right.
+    /// `{{ value }}` with an optional prefix such as `$x :=` or `template "x"`. `trim`: whitespace on the left, on
+    /// the right.
     Action {
         before: String,
         value: Box<Term>,
         trim: (bool, bool),
     },
-    /// `if`, `with`, `range`, with what stands between the word and the value: `$i, $v :=`.
+    /// `if`, `with` or `range` with an optional prefix before the value: `$i, $v :=`.
     Block {
         word: &'static str,
         before: String,
@@ -40,7 +40,7 @@ pub enum Term {
     },
 }
 
-/// A list of statements as text.
+/// Formats a list of statements.
 pub fn text(terms: &[Term]) -> String {
     let mut out = String::new();
     for term in terms {
@@ -72,7 +72,7 @@ impl Term {
         }
     }
 
-    /// As the whole of a pipeline.
+    /// Formats as a whole pipeline.
     fn inner(&self) -> String {
         match self {
             Self::Call { name, args, piped: true } if !args.is_empty() => {
@@ -84,7 +84,7 @@ impl Term {
         }
     }
 
-    /// As one argument among others.
+    /// Formats as one argument.
     fn word(&self) -> String {
         match self {
             Self::Leaf(text) => text.clone(),
@@ -99,7 +99,7 @@ impl Term {
         }
     }
 
-    /// The same with one thing less.
+    /// Variants with one element less.
     fn smaller(&self) -> Vec<Term> {
         let mut all = Vec::new();
         match self {
@@ -166,7 +166,7 @@ fn words(terms: &[Term]) -> String {
     terms.iter().fold(String::new(), |words, term| words + " " + &term.word())
 }
 
-/// Every list that has one thing less than this one.
+/// All lists with one element less.
 pub fn smaller(terms: &[Term]) -> Vec<Vec<Term>> {
     let mut all = Vec::new();
     for at in 0..terms.len() {

@@ -1,7 +1,7 @@
-//! Charts that fail, and all that Helm says about it.
+//! Charts that fail, with Helm's complete error output.
 //!
-//! The cases lie in text files beside this one, each with the words of both Helms. Where the real ones are at hand they
-//! are asked again; with `LONGSHORE_RECORD` set what they say is written into the files.
+//! The cases are text files in this folder with the messages of both Helm versions. Where the real programs are
+//! available they are run again; with `LONGSHORE_RECORD` set their output is written into the files.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,10 +12,10 @@ use helm_template::profile::Profile;
 use crate::ours;
 use crate::real::{self, PROFILES};
 
-/// The chart's own file, where a case does not bring one.
+/// `Chart.yaml` of cases without one.
 const CHART: &str = "apiVersion: v2\nname: c\nversion: 1.2.3\n";
 
-/// A chart in `c`, what is said on the command line besides, and what Helm says to that on standard error.
+/// A chart in `c`, additional arguments, and Helm's standard error.
 struct Case {
     name: String,
     arguments: Vec<String>,
@@ -86,7 +86,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 impl Case {
-    /// Its chart in a folder of its own.
+    /// Writes its chart into a temporary folder.
     fn unpack(&self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let chart = ("c/Chart.yaml".to_owned(), CHART.to_owned());
@@ -99,8 +99,8 @@ impl Case {
     }
 }
 
-/// `=== NAME`, maybe `$ ARGUMENTS` (a quoted one has no quotes in it), and per file `--- NAME` and its text. The names
-/// `helm3` and `helm4` stand for what these say.
+/// Parses `=== NAME`, an optional `$ ARGUMENTS` line (single quotes protect spaces), and per file `--- NAME` and its
+/// text. The names `helm3` and `helm4` hold the expected errors.
 fn read(text: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for line in text.split_inclusive('\n') {
@@ -115,7 +115,7 @@ fn read(text: &str) -> Vec<Case> {
         }
         let case = cases.last_mut().expect("a case begins with its name");
         if let Some(words) = line.strip_prefix("$ ") {
-            // Between single quotes a space is a space.
+            // Spaces inside single quotes do not separate arguments.
             let parts = words.trim_end().split('\'').enumerate();
             for (at, part) in parts {
                 match at % 2 {

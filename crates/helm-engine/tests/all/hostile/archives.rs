@@ -1,4 +1,4 @@
-//! Archives: bombs, names that lead out, what is no file.
+//! Archives: decompression bombs, path traversal, entries that are not files.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use helm_template::profile::Profile;
 
 use super::{Attack, CHART_YAML, Case, Packed};
 
-/// Kind, name, target of a link, the size that its header gives, content.
+/// Type, name, link target, size stated in the header, content.
 struct Entry<'e> {
     kind: u8,
     name: &'e str,
@@ -56,7 +56,7 @@ fn attack(archive: Vec<u8>) -> Attack {
     Attack { chart: Packed::Archive(archive), sources: Vec::new(), profile: Profile::Helm3 }
 }
 
-/// An archive of the chart and this entry.
+/// An archive with the chart and this entry.
 fn with(kind: u8, name: &'static str, link: &'static str, content: &'static [u8]) -> Attack {
     let size = content.len() as u64;
     attack(packed(|zip| append(zip, &Entry { kind, name, link, size, content })))
@@ -68,8 +68,8 @@ fn member(bytes: &[u8]) -> Vec<u8> {
     zip.finish().unwrap()
 }
 
-/// Zeros that come to so many mebibytes, in files of four. A file of gzip can have several members, and what they have
-/// in common is packed once.
+/// Zeros of this many mebibytes, in files of four. A gzip file can have several members, and repeated content is
+/// packed once.
 fn zeros(mebibytes: usize) -> Vec<u8> {
     let content = vec![0; 4 << 20];
     let packed = member(&content);

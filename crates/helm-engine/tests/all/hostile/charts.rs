@@ -1,4 +1,4 @@
-//! What `Chart.yaml` and schemas can be up to.
+//! Attacks by `Chart.yaml` and schemas.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ fn schema(text: &str) -> Attack {
     ])
 }
 
-/// Charts in each other, each of which names the next under so many names.
+/// Nested charts, each of which declares the next one under this many aliases.
 fn aliases(depth: usize, names: usize) -> Attack {
     let mut all = Vec::new();
     let mut folder = String::new();
@@ -38,7 +38,7 @@ fn aliases(depth: usize, names: usize) -> Attack {
 
 const SUB: &str = "apiVersion: v2\nname: sub\nversion: 1.0.0\n";
 
-/// A chart that imports one table of so many keys of its subchart three thousand times.
+/// A chart that imports one table of this many keys of its subchart three thousand times.
 fn imports(keys: usize, parent: impl Fn(usize) -> String) -> Attack {
     let table: String = (0..keys).map(|n| format!("  k{n}: 1\n")).collect();
     imports_of(&format!("x:\n{table}"), (0..3_000).map(|n| format!("{{child: x, {}}}", parent(n))))
@@ -208,7 +208,7 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Members that have none of fifty thousand names with dependencies.
+/// Members without any of fifty thousand names that have dependencies.
 fn dependencies_of_empty_members(profile: Profile) -> Case {
     Case::new(
         &format!("schema: dependencies of what is not there, as {profile:?}"),
@@ -233,12 +233,12 @@ fn of_list(items: &str, schema: &str, profile: Profile) -> Attack {
     Attack { profile, ..attack }
 }
 
-/// A list of these items and the schema of each.
+/// A list of these items and the schema of each item.
 fn of_items(items: &str, schema: &str, profile: Profile) -> Attack {
     of_list(items, &format!(r#"{{"items": {schema}}}"#), profile)
 }
 
-/// A link that leads back up is followed, as by Helm, but not for ever.
+/// A link to a parent folder is followed, as in Helm, but not endlessly.
 #[cfg(unix)]
 #[test]
 fn a_folder_in_itself() {

@@ -1,4 +1,4 @@
-//! One case in a process of its own.
+//! Runs one case in a child process.
 
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use super::{Case, cases, render};
 
-/// Which case the process is for.
+/// Environment variable that names the case of the child process.
 const WHICH: &str = "LONGSHORE_HOSTILE_CASE";
 
-/// What never ends is not waited for. Nothing takes a tenth of this, whatever the machine.
+/// Timeout for cases that do not end. Every case takes less than a tenth of it on any machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What stands before the answer on its line.
+/// Prefix of the answer's line.
 const MARK: &str = "@@hostile@@";
 
-/// How answers begin that are none.
+/// Prefixes of answers that report a failed process.
 pub const FAILED: [&str; 2] = ["CRASHED", "DID NOT END"];
 
 pub struct Cost {
     pub millis: u128,
-    /// Of which the processor was at work.
+    /// CPU time in milliseconds.
     pub busy: u64,
-    /// Bytes beyond what the process had before.
+    /// Peak memory in bytes beyond the initial usage.
     pub memory: usize,
     pub answer: String,
 }
 
-/// Runs the case in a child; that it crashed is an answer, too.
+/// Runs the case in a child process; a crash is reported as an answer.
 pub fn run(case: &Case) -> Cost {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["hostile::child::one_case", "--exact", "--ignored", "--nocapture"])
@@ -65,7 +65,7 @@ fn one_case() {
     let Ok(which) = std::env::var(WHICH) else { return };
     let case = cases().into_iter().find(|case| case.name == which).unwrap();
     let attack = (case.make)();
-    // From here on the peak is counted anew.
+    // Resets the peak counter.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = kilobytes("VmRSS:");
     let (start, worked) = (Instant::now(), nanoseconds());
@@ -78,14 +78,14 @@ fn one_case() {
     println!("{MARK}\t{millis}\t{busy}\t{memory}\t{answer}\t@@");
 }
 
-/// What Linux says of this process; nothing elsewhere.
+/// A memory figure of this process from Linux; zero elsewhere.
 pub fn kilobytes(of: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
 }
 
-/// What Linux says this thread has had of a processor; nothing elsewhere.
+/// CPU time of this thread from Linux; zero elsewhere.
 pub fn nanoseconds() -> u64 {
     let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     schedule.split(' ').next().unwrap_or_default().parse().unwrap_or_default()

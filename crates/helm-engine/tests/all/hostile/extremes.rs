@@ -1,4 +1,4 @@
-//! Every function of the template language with extreme arguments: an answer or an error, within the budget.
+//! Every template function with extreme arguments must answer or fail within the budget.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use helm_template::profile::Profile;
 use super::child::{kilobytes, nanoseconds};
 use super::{files, render_within};
 
-/// Numbers at their ends, long texts, wide and deep values, and what is no value at all.
+/// Extreme numbers, long strings, wide and deep values, and missing values.
 const EXTREMES: &[&str] = &[
     "9223372036854775807",
     "-9223372036854775808",
@@ -24,7 +24,7 @@ const EXTREMES: &[&str] = &[
     "nil",
 ];
 
-/// Those that are used in pairs, and the first of them in threes.
+/// Values tested in pairs; the first ones also in triples.
 const SOME: &[&str] = &[
     "9223372036854775807",
     "(repeat 20000 \"a1 .\")",
@@ -34,7 +34,7 @@ const SOME: &[&str] = &[
 ];
 const FEW: &[&str] = SOME.split_at(2).0;
 
-/// What one call may take, in a build without optimisations on a machine with other work.
+/// Limits of one call, for a debug build on a busy machine.
 const MOST_TIME: Duration = Duration::from_secs(5);
 const MOST_MEMORY: usize = 512 << 20;
 
@@ -54,7 +54,7 @@ fn calls(name: &str) -> Vec<String> {
     calls
 }
 
-/// In a process of its own, so that its memory is not that of other tests.
+/// Runs in a child process, to measure its memory separately.
 #[test]
 fn functions_with_extreme_arguments_stay_within_the_budget() {
     let child = Command::new(std::env::current_exe().unwrap())
@@ -81,7 +81,7 @@ fn all_calls() {
         for call in calls(name) {
             let template = format!("{{{{ $x := {call} }}}}");
             let began = nanoseconds();
-            // What is answered is for other tests; here only what it costs.
+            // Only the cost is checked here; other tests check answers.
             let answer = render_within(files(&[("templates/a.yaml", &template)]), limits);
             let took = Duration::from_nanos(nanoseconds() - began);
             if took > MOST_TIME {

@@ -1,10 +1,10 @@
-//! What a chart can do with the files that it carries.
+//! Attacks by files in a chart.
 
 use super::templates::for_ever;
 use super::{Attack, CHART_YAML, Case, Packed};
 use helm_template::profile::Profile;
 
-/// A file of so many bytes, and a template.
+/// A chart with a file of this size and a template.
 fn with_file(bytes: usize, template: &str) -> Attack {
     let files = [
         ("Chart.yaml".to_owned(), CHART_YAML.into()),
@@ -21,14 +21,14 @@ fn case(name: &str, said: &str, bytes: usize, template: &str) -> Case {
     })
 }
 
-/// The same with many files, of which nothing is asked but that they be looked at.
+/// A case with many files that a template only iterates over.
 fn many(name: &str, template: &str) -> Case {
     let template = template.to_owned();
     let said = ["evil/templates/a.yaml", "too much"];
     Case::new(&format!("files: {name}"), &said, move || with_many(20_000, &template))
 }
 
-/// Many files, and one template.
+/// A chart with many files and one template.
 fn with_many(count: usize, template: &str) -> Attack {
     let mut files: Vec<_> = (0..count).map(|n| (format!("f/{n}"), Vec::new())).collect();
     files.push(("Chart.yaml".to_owned(), CHART_YAML.into()));
@@ -36,7 +36,7 @@ fn with_many(count: usize, template: &str) -> Attack {
     Attack { chart: Packed::Files(files), sources: Vec::new(), profile: Profile::Helm4 }
 }
 
-/// A file that is short in itself, and long where it stands a hundred times.
+/// A file that is small once, and large when repeated a hundred times.
 const SHORT: usize = 2 << 20;
 const LONG: usize = 60 << 20;
 

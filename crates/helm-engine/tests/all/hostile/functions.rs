@@ -1,12 +1,12 @@
-//! Every function that goes over what it is given, again and again on something large.
+//! Every function that iterates over its input, called repeatedly with a large input.
 //!
-//! What a function makes is counted as output. What it only looks at has to be counted as work, however little comes of
-//! it: each of these stops at one of the two.
+//! Output of a function is counted as memory. Input that it only reads must be counted as work, however small the
+//! output: each case must stop at one of the two limits.
 
 use super::Case;
 use super::templates::{case, for_ever};
 
-/// A text of one letter, one of words, one of digits.
+/// A string of one letter, one of words, one of digits.
 const TEXTS: &str =
     r#"{{ $s := repeat 1000000 "a" }}{{ $w := repeat 200000 "aB c," }}{{ $d := repeat 1000000 "9" }}"#;
 const OF_TEXT: &[&str] = &[
@@ -87,7 +87,7 @@ const OF_TEXT: &[&str] = &[
     "wrap 80 $w",
 ];
 
-/// A list of numbers, one of nothing, and a map.
+/// A list of numbers, one of empty strings, and a map.
 const LISTS: &str = concat!(
     r#"{{ $l := until 20000 }}{{ $e := splitList "a" (repeat 20000 "a") }}"#,
     r#"{{ $m := fromYaml (print (join ": 1\n" $l) ": 1") }}"#,

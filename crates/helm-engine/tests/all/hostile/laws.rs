@@ -1,4 +1,4 @@
-//! Laws that hold for any input: no chart makes us panic, what is printed reads as it was, values merge as they should.
+//! Properties for any input: no chart panics, printed templates parse equally, values merge correctly.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::{Attack, CHART_YAML, Packed, render_within};
 
-/// A small chart with something of everything. What is left of it after a few bytes have changed is for us to bear.
+/// A small chart with all features. Mutations of a few bytes must be handled.
 const SEED: [(&str, &str); 8] = [
     (
         "Chart.yaml",
@@ -43,7 +43,7 @@ const SEED: [(&str, &str); 8] = [
     ("charts/sub/values.yaml", "on: false\na: {b: 1}\n"),
 ];
 
-/// What is put in the place of a byte: anything, or what means something to one of the languages.
+/// Replacement for a byte: arbitrary, or a token of one of the languages.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         any::<u8>().prop_map(|byte| vec![byte]),
@@ -108,7 +108,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Changes at places, which are taken modulo what is there.
+/// Mutations at positions that are taken modulo the length.
 fn changes() -> impl Strategy<Value = Vec<(usize, usize, Vec<u8>)>> {
     prop::collection::vec((any::<usize>(), 0..4_usize, pieces()), 1..6)
 }
@@ -131,7 +131,7 @@ fn small() -> Limits {
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| table(Profile::Helm4));
 
-/// The pipelines of a text, as they print.
+/// Printed form of the pipelines of a template.
 fn printed(text: &str) -> Option<Vec<String>> {
     let templates = parse("t", text, &*FUNCTIONS).ok()?;
     let pipes = templates.iter().flat_map(|template| &*template.body).filter_map(|node| match node {
@@ -155,7 +155,7 @@ fn members() -> impl Strategy<Value = Members> {
     prop::collection::btree_map("[a-c]".prop_map(Into::into), data(3), 0..4)
 }
 
-/// Tables of tables of texts.
+/// Tables of tables of strings.
 fn tables() -> impl Strategy<Value = Members> {
     let text = "[a-c]{0,2}".prop_map(Data::string);
     let table = prop::collection::btree_map("[a-c]".prop_map(Into::into), text, 0..4).prop_map(Data::Map);
@@ -209,12 +209,12 @@ proptest! {
         prop_assert_eq!(over(a.clone(), a.clone()), a.clone());
         prop_assert_eq!(over(a.clone(), Members::new()), a.clone());
         prop_assert_eq!(over(Members::new(), a.clone()), a.clone());
-        // What was said last is what holds, however often it is said.
+        // Merging is idempotent: the last value wins, however often it is merged.
         let both = over(a, b.clone());
         prop_assert_eq!(over(both.clone(), b), both);
     }
 
-    /// Of each place, the last that says something of it.
+    /// At each path the last source that sets it wins.
     #[test]
     fn every_place_is_as_the_last_has_it(a in tables(), b in tables(), outer in "[a-c]", inner in "[a-c]") {
         let at = |of: &Members| of.get(outer.as_str()).and_then(|table| table.get(&inner)).cloned();
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(at(&over(a, b)), wanted);
     }
 
-    /// Where no value takes the place of a table.
+    /// Associative where no scalar replaces a table.
     #[test]
     fn layers_can_be_put_together_from_either_end(a in tables(), b in tables(), c in tables()) {
         prop_assert_eq!(over(over(a.clone(), b.clone()), c.clone()), over(a, over(b, c)));

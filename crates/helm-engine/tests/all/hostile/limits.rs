@@ -1,15 +1,15 @@
-//! Parts of a chart at their limits: files, CRDs and values as large as a server takes them, and templates as large as a debug build
-//! stands.
+//! Charts at their limits: files, CRDs and values at the server's limits, templates as large as a debug build can
+//! render.
 
 use std::fmt::Write as _;
 
 use super::{Attack, Case, files};
 
-/// A quarter of the templates that a server takes (`LARGEST_TEMPLATES` of the chart store), and the most of values.
+/// A quarter of the server's template limit (`LARGEST_TEMPLATES` of the chart store), and its maximum of values.
 const TEMPLATES: usize = 4 << 20;
 const VALUES: usize = 2 << 20;
 
-/// One template of this piece, again and again.
+/// A template of this piece, repeated.
 fn template(name: &str, said: &[&str], piece: &'static str) -> Case {
     let mut all = vec!["evil/templates/a.yaml"];
     all.extend(said);

@@ -1,8 +1,8 @@
-//! Charts that mean harm: what each is answered, and what it costs us.
+//! Hostile charts: the answer to each and its cost.
 //!
-//! Every case makes its chart in memory. It is run in a process of its own, on the small stack that tests have, so
-//! that one that crashes is a row that failed, and its memory is not that of another. [`cases`] has them all;
-//! `hostile::costs` prints what each takes and is asked for by name, in a release build:
+//! Every case builds its chart in memory. It runs in a child process on the small stack of tests, so that a crash
+//! fails only its row and memory is measured separately. [`cases`] lists all; `hostile::costs` prints the cost of
+//! each and is run by name, in a release build:
 //!
 //! ```text
 //! cargo test --release -p helm-engine --test all hostile::costs -- --ignored --nocapture
@@ -26,10 +26,10 @@ use helm_template::exec::Limits;
 use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 
-/// A chart, and how it is rendered.
+/// A chart and the options to render it.
 struct Attack {
     chart: Packed,
-    /// What the user says.
+    /// User values.
     sources: Vec<Source>,
     profile: Profile,
 }
@@ -39,11 +39,11 @@ enum Packed {
     Files(Vec<(String, Vec<u8>)>),
 }
 
-/// What is done, and what must stand in the answer.
+/// An attack and the expected answer.
 struct Case {
     name: String,
     make: Box<dyn Fn() -> Attack>,
-    /// What the answer has in it. Where nothing is asked for, any answer will do but none at all.
+    /// Required parts of the answer. If empty, any answer is accepted.
     said: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
 
 const CHART_YAML: &str = "apiVersion: v2\nname: evil\nversion: 1.0.0\n";
 
-/// A chart of these files and a `Chart.yaml`, if they bring none.
+/// A chart of these files, with a default `Chart.yaml`.
 fn files(files: &[(&str, &str)]) -> Attack {
     let mut all: Vec<_> =
         files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect();
@@ -80,7 +80,7 @@ fn files(files: &[(&str, &str)]) -> Attack {
     Attack { chart: Packed::Files(all), sources: Vec::new(), profile: Profile::Helm4 }
 }
 
-/// In a debug build all is slower, and runaway work is stopped sooner.
+/// Lower limits in a debug build, which is slower.
 fn limits() -> Limits {
     if cfg!(debug_assertions) {
         Limits { steps: 1_000_000, memory: 16 << 20, depth: 10_000 }
@@ -93,7 +93,7 @@ fn render(attack: Attack) -> Result<Vec<u8>, String> {
     render_within(attack, limits())
 }
 
-/// Loads and renders as `template` does.
+/// Loads and renders a chart as `template` does.
 fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
     let profile = attack.profile;
     let mut loader = Loader::new(profile);
@@ -115,9 +115,9 @@ fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
     Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
 }
 
-/// What no case may take.
+/// Memory limit of every case.
 const MOST_MEMORY: usize = if cfg!(debug_assertions) { 1 << 30 } else { 400 << 20 };
-/// Milliseconds of a processor that no case may take; `costs` shows what each does.
+/// CPU time limit of every case in milliseconds; `costs` prints the figures.
 const MOST_BUSY: u64 = if cfg!(debug_assertions) { 15_000 } else { 5_000 };
 
 fn check(cases: &[Case]) {

@@ -1,8 +1,8 @@
-//! Templates that never end, grow without end, or go deeper than a stack.
+//! Templates that do not end, grow without bound, or recurse too deeply.
 
 use super::{Case, files};
 
-/// A template of which this is said, after the name of its file.
+/// A case with this template and expected error, which names the template file.
 pub(super) fn case(name: &str, said: &str, text: &str) -> Case {
     let text = text.to_owned();
     let said: &[&str] = if said.is_empty() { &[] } else { &["evil/templates/a.yaml", said] };
@@ -10,23 +10,23 @@ pub(super) fn case(name: &str, said: &str, text: &str) -> Case {
 }
 
 const WORK: &str = "too much work: stopped after";
-/// Whichever limit is met first: they are not the same in a build without optimisations.
+/// Either limit may be reached first; debug and release builds differ.
 const TOO_MUCH: &str = "too much ";
 const OUTPUT: &str = "too much memory: stopped after";
 const ENDLESS: &str = "a value without end cannot be printed";
 
-/// Runs a piece sixty times.
+/// Repeats a piece sixty times.
 fn sixty(first: &str, piece: &str, then: &str) -> String {
     format!("{{{{ $x := {first} }}}}{{{{ range until 60 }}}}{{{{ {piece} }}}}{{{{ end }}}}{{{{ {then} }}}}")
 }
 
-/// Runs a piece as often as a list of lists of lists goes.
+/// Repeats a piece in four nested loops of 1000 each.
 pub(super) fn for_ever(first: &str, piece: &str) -> String {
     let range = "{{ range until 1000 }}";
     format!("{{{{ $x := {first} }}}}{}{{{{ {piece} }}}}{}", range.repeat(4), "{{ end }}".repeat(4))
 }
 
-/// A list in a list, so often.
+/// A list nested this many times.
 fn nested(times: usize, then: &str) -> String {
     format!(
         "{{{{ $x := list }}}}{{{{ range until {times} }}}}{{{{ $x = list $x }}}}{{{{ end }}}}{{{{ {then} }}}}"
@@ -237,7 +237,7 @@ fn parsed() -> Vec<Case> {
 }
 
 impl Case {
-    /// The same with another template and another answer.
+    /// The same case with another template and answer.
     fn said_instead(self, said: &[&str], text: &str) -> Case {
         let text = text.to_owned();
         Case::new(&self.name, said, move || files(&[("templates/a.yaml", &text)]))

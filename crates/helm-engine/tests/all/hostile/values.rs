@@ -1,4 +1,4 @@
-//! Values that explode, and values that are too deep.
+//! Values that expand exponentially or are nested too deeply.
 
 use helm_chart::set::Kind;
 use helm_chart::values::Source;

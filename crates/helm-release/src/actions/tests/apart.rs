@@ -1,10 +1,10 @@
-//! What fails is told, remembered, and cleared away by whoever comes next.
+//! Failed actions are reported and recorded, and the next action cleans up after them.
 
 use super::stage::{Stage, install, letters, maps, rollback, said, uninstall, upgrade, values};
 use crate::actions::Recovered;
 use crate::record::Status;
 
-/// An uppercase name is refused by every cluster.
+/// An uppercase name, which every cluster rejects.
 const REFUSED: &str = "ConfigMap \"X\" is invalid";
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn an_upgrade_starts_from_any_state() {
         let stage = Stage::new().await;
         let helm = stage.helm().await;
         helm.install(&install(&maps(), &letters("ab"))).await.unwrap();
-        // Its record is as old as it is: nobody is at it any more.
+        // The record is old, so no client is assumed to be working on it.
         stage.overwrite(1, |record| record.info.status = status).await;
         stage.clock.advance(jiff::SignedDuration::from_mins(6));
         let mut ask = upgrade(&maps(), &letters("bc"));

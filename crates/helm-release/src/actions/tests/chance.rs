@@ -1,5 +1,5 @@
-//! Several at once by chance: some hold the release and some, like the helm command, do not; some die in the middle. In the end
-//! there is one truth, and nothing is left that it does not tell of.
+//! Random concurrent actions: some clients hold the lock, some (like the helm command) do not, some die during an
+//! action. In the end the history is consistent and no unrecorded object is left.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ use crate::actions::{Recovered, Upgrade};
 use crate::storage::HELD_BY;
 use crate::{Error, Helm};
 
-/// Numbers that come again with the same seed.
+/// Deterministic random numbers from a seed.
 struct Chance(Cell<u64>);
 
 impl Chance {
@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// A client whose calls take turns with those of others, by chance.
+/// A client whose calls yield at random points.
 fn dawdling(client: Client, seed: u64) -> Client {
     let calls = std::sync::atomic::AtomicU64::new(seed);
     let call = move |request: http::Request<kube::client::Body>| {
@@ -68,7 +68,7 @@ async fn actor(stage: &Stage, seed: u64, name: &str, holds: bool) {
     }
 }
 
-/// Does something. That it is refused because of others is right.
+/// Runs a random action. Conflicts with other clients are accepted.
 async fn act(helm: &Helm, chance: &Chance, holds: bool) -> Result<(), Error> {
     let wanted = ["a", "ab", "bc", "cX"][usize::try_from(chance.below(4)).unwrap()];
     let wanted = Upgrade { install: true, ..upgrade(&maps(), &letters(wanted)) };
@@ -85,7 +85,7 @@ async fn act(helm: &Helm, chance: &Chance, holds: bool) -> Result<(), Error> {
     }
 }
 
-/// As if ten seconds had passed since that one died.
+/// Expires the Lease of a dead holder.
 async fn run_out(stage: &Stage, holder: &str) {
     let leases: Api<Lease> = Api::namespaced(stage.admin(), NAMESPACE);
     let Some(lease) = leases.get_opt(&crate::hold::lease_name(NAME)).await.unwrap() else { return };
@@ -102,7 +102,7 @@ async fn round(seed: u64) {
     let acting =
         actors.iter().zip(0..).map(|((name, holds), at)| actor(&stage, seed * 16 + at, name, *holds));
     join_all(acting).await;
-    // What nobody holds was left by the one who holds nothing, and is given up in its own time.
+    // Pending revisions of a client without a Lease are abandoned after the grace period.
     stage.let_leases_run_out().await;
     stage.clock.advance(jiff::SignedDuration::from_mins(5));
     let helm = stage.helm().await;

@@ -1,4 +1,4 @@
-//! What each act leaves behind when nothing is in its way.
+//! Results of each action without failures.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -39,7 +39,7 @@ async fn a_life() {
         "Conflict: the release named \"web\" is already deleted"
     );
 
-    // What is gone can come back, and what has come back can go for good.
+    // An uninstalled release can be rolled back, then deleted for good.
     helm.rollback(&rollback(2)).await.unwrap();
     assert_eq!(stage.maps().await, ["b", "c"]);
     assert_eq!(
@@ -60,7 +60,7 @@ async fn an_object_says_whose_it_is_and_a_record_how_it_was_applied() {
     assert_eq!(metadata.annotations.unwrap()["meta.helm.sh/release-name"], NAME);
     assert_eq!(metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("helm"));
     assert_eq!(record.apply_method, Some(ApplyMethod::ServerSide));
-    // A release of Helm 3 stays one of Helm 3.
+    // A release in Helm 3's format keeps that format.
     stage.overwrite(1, |record| record.apply_method = None).await;
     let record = helm.upgrade(&upgrade(&super::stage::maps(), &letters("ab"))).await.unwrap();
     assert_eq!((record.apply_method, stage.maps().await.len()), (None, 2));
@@ -73,7 +73,7 @@ async fn an_object_says_whose_it_is_and_a_record_how_it_was_applied() {
     );
 }
 
-/// What it costs: a Lease made and removed, two records, one write for each object.
+/// API calls per action: a Lease created and deleted, two records, one write per object.
 #[tokio::test]
 async fn calls_are_counted() {
     let stage = Stage::new().await;
@@ -83,7 +83,7 @@ async fn calls_are_counted() {
     // Reads: the history, and each object once.
     assert_eq!((fault.writes(), fault.calls()), (2 + 2 + 4, 2 + 2 + 4 + 1 + 4));
     helm.upgrade(&upgrade(&maps(), &letters("abce"))).await.unwrap();
-    // One record more is superseded; one object is looked at and goes.
+    // One more record is superseded; one object is read and deleted.
     assert_eq!((fault.writes() - 8, fault.calls() - 13), (2 + 3 + 4 + 1, 2 + 3 + 4 + 1 + 1 + 4 + 1));
 }
 
@@ -112,7 +112,7 @@ async fn a_dry_run_writes_nothing() {
     ask.run.dry_run = DryRun::Server;
     assert_eq!(helm.uninstall(&ask).await.unwrap().record.unwrap().version, 1);
     assert_eq!(stage.maps().await, ["a", "b"]);
-    // A dry run of a deletion is asked of the cluster, and does nothing there.
+    // The dry-run deletions are sent to the API server, which changes nothing.
     assert_eq!(fault.writes() - written, 2);
 }
 
@@ -203,7 +203,7 @@ async fn definitions_come_first_and_stay() {
     );
     helm.install(&install(&chart, &values("{}"))).await.unwrap();
     helm.uninstall(&uninstall(false)).await.unwrap();
-    // It is there already: nothing is asked for it.
+    // The namespace exists, so no call is made for it.
     helm.install(&install(&chart, &values("{}"))).await.unwrap();
     assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
 }

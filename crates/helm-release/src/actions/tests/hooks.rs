@@ -1,4 +1,4 @@
-//! Hooks on a cluster whose Jobs run.
+//! Hooks on a simulated cluster that runs Jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::actions::Wait;
 use crate::record::Phase;
 use crate::render::ReadyChart;
 
-/// A Job at an event, with more annotations; `behaviour` is what its pods do.
+/// A Job at an event, with further annotations; `behaviour` controls its simulated pods.
 fn job(name: &str, event: &str, more: &str, behaviour: &str) -> String {
     format!(
         "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {name}\n  annotations: {{helm.sh/hook: \"{event}\"{more}}}\nspec:\n  \
@@ -60,7 +60,7 @@ async fn hooks_run_and_go_by_their_policies() {
     let phases: Vec<_> = record.hooks.iter().map(|hook| (hook.name.as_str(), hook.last_run.phase)).collect();
     assert_eq!(phases, [("before", Phase::Succeeded), ("gone", Phase::Succeeded), ("never", Phase::Never)]);
     assert_eq!(jobs(&stage).await, ["before"]);
-    // Its predecessor goes before it is made again.
+    // The previous Job is deleted before it is created again.
     helm.upgrade(&upgrade(&chart, &values("{}"))).await.unwrap();
     assert_eq!(jobs(&stage).await, ["before"]);
     helm.rollback(&rollback(1)).await.unwrap();

@@ -1,4 +1,5 @@
-//! Every act killed before and after each of its writes. Whoever comes next finds out, and there is one truth.
+//! Every action is killed before and after each of its writes. The next action recovers, and the history is
+//! consistent.
 
 use testkit::{Fault, every_kill_point};
 
@@ -7,7 +8,7 @@ use crate::actions::Upgrade;
 use crate::record::Status;
 use crate::{Error, Helm};
 
-/// As a controller does it: what was left by somebody else is brought to an end, then what is wanted is done.
+/// As in a controller: recover first, then run the desired action.
 async fn helm(stage: &Stage, fault: &Fault) -> Result<Helm, Error> {
     stage.let_leases_run_out().await;
     let helm = stage.helm_over(fault).await;
@@ -26,7 +27,7 @@ async fn installed(maps_: &str) -> Stage {
     stage
 }
 
-/// One deployed revision, these objects, no Lease.
+/// Asserts one deployed revision, these objects and no Lease.
 async fn is(stage: &Stage, maps: &[&str]) {
     let history = stage.history().await;
     assert_sound(&history);
@@ -59,7 +60,7 @@ async fn an_upgrade() {
     assert_eq!(points, 8);
 }
 
-/// Killed in the middle of it, and then something else is wanted: nothing of it stays.
+/// An upgrade is killed, then another one is requested: nothing of the first remains.
 #[tokio::test]
 async fn an_upgrade_that_is_not_wanted_any_more() {
     let act = async |stage: &Stage, fault: &Fault| {
@@ -110,7 +111,7 @@ async fn an_uninstallation() {
         stage.helm().await.upgrade(&wanted("bc")).await.unwrap();
         stage
     };
-    // A Lease, the record, two objects, two records, the Lease.
+    // Writes: a Lease, the record, two objects, two records, the Lease.
     let without_lease = async |stage: &Stage| {
         stage.let_leases_run_out().await;
         assert_eq!((stage.maps().await, stage.history().await), (vec![], vec![]));

@@ -1,4 +1,4 @@
-//! The acts on an embedded cluster.
+//! Tests of the actions on an embedded cluster.
 
 mod apart;
 mod chance;

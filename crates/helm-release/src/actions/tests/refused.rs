@@ -1,4 +1,4 @@
-//! What is refused changes nothing and says why; what is secret stays so.
+//! Rejected actions change nothing and report why; secrets are masked.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use super::stage::{
 };
 use crate::render::ReadyChart;
 
-/// What is said of an installation that comes to nothing; nothing is written for it.
+/// Returns the error of a rejected installation and asserts that nothing was written.
 async fn refused(chart: &Arc<ReadyChart>, given: &str) -> String {
     let stage = Stage::new().await;
     let fault = Fault::none();
@@ -123,7 +123,7 @@ async fn who_may_not_is_told_before_anything_is_written() {
     assert_eq!((stage.history().await.len(), stage.leases().await), (0, 0));
 }
 
-/// A server has many of them under way at once.
+/// The futures stay small, because a server runs many of them at once.
 #[tokio::test]
 async fn an_act_is_small_until_it_is_done() {
     let stage = Stage::new().await;
@@ -164,7 +164,7 @@ async fn what_says_that_it_stays_stays() {
     assert_eq!((stage.maps().await, gone.unowned.len()), (vec!["k".to_owned()], 0));
 }
 
-/// Everything that is told, as text.
+/// Progress sink that collects all events as text.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -178,7 +178,7 @@ impl Tell for Heard {
 async fn secrets_are_not_said() {
     let stage = Stage::new().await;
     let helm = stage.helm().await;
-    // The cluster repeats what it cannot read; and a chart may say anything.
+    // The API server repeats input it cannot parse, and a chart can put a secret anywhere.
     let secret =
         "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: {{ .Values.p | quote }}}\n";
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {{ .Values.p | quote }}\n";

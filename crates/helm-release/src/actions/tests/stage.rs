@@ -1,4 +1,4 @@
-//! A cluster, somebody who acts on it, charts to act with, and what is left.
+//! Fixture: an embedded cluster, charts, default options, and the resulting records and objects.
 
 use std::sync::Arc;
 
@@ -32,12 +32,12 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Objects stay as they are written.
+    /// A cluster without controllers: objects stay as written.
     pub async fn new() -> Self {
         Self::open(None).await
     }
 
-    /// Jobs run, and so does everything else.
+    /// A simulated cluster that runs Jobs and other workloads.
     pub async fn simulated() -> Self {
         Self::open(Some(Simulation::default())).await
     }
@@ -55,14 +55,14 @@ impl Stage {
         self.helm_over(&Fault::none()).await
     }
 
-    /// Somebody whose line can be cut.
+    /// An instance whose connection can be cut.
     pub async fn helm_over(&self, fault: &Fault) -> Helm {
         let discovery = Discovery::read(&self.admin()).await.unwrap();
         let client = fault.over(self.admin());
         Helm::new(client.clone(), client, discovery, Arc::new(self.clock.clone()), "somebody")
     }
 
-    /// As if ten seconds had passed since whoever held the release died.
+    /// Expires all Leases, as ten seconds after the death of their holders.
     pub async fn let_leases_run_out(&self) {
         let leases: Api<Lease> = Api::namespaced(self.admin(), NAMESPACE);
         for lease in leases.list(&ListParams::default()).await.unwrap() {
@@ -72,7 +72,7 @@ impl Stage {
         }
     }
 
-    /// The history, as `1 superseded: Install complete`.
+    /// The history as lines like `1 superseded: Install complete`.
     pub async fn history(&self) -> Vec<String> {
         let records = self.helm().await.storage(NAMESPACE).history(NAME).await.unwrap();
         let line = |record: &Record| {
@@ -81,7 +81,7 @@ impl Stage {
         records.iter().map(|stored| line(&stored.record)).collect()
     }
 
-    /// The ConfigMaps that charts made.
+    /// Names of the ConfigMaps of the release.
     pub async fn maps(&self) -> Vec<String> {
         let maps: Api<ConfigMap> = Api::namespaced(self.admin(), NAMESPACE);
         let maps =
@@ -96,13 +96,13 @@ impl Stage {
         leases.list(&ListParams::default()).await.unwrap().items.len()
     }
 
-    /// The records as the helm command knows them.
+    /// Storage as the helm command uses it: without the annotation of Lease holders.
     pub fn records_of_helm(&self) -> Storage {
         let client = unheld(self.admin(), NAMESPACE, HELD_BY);
         Storage::new(client, NAMESPACE, Arc::new(self.clock.clone()))
     }
 
-    /// Overwrites a record as the helm command does, without asking what is there.
+    /// Overwrites a record as the helm command does.
     pub async fn overwrite(&self, revision: i64, change: impl FnOnce(&mut Record)) {
         let storage = self.records_of_helm();
         let mut stored = storage.get(NAME, revision).await.unwrap().unwrap();
@@ -110,7 +110,7 @@ impl Stage {
         storage.update(&stored).await.unwrap();
     }
 
-    /// Deletes all records, as `helm uninstall` does in the end.
+    /// Deletes all records, as `helm uninstall` does at its end.
     pub async fn forget(&self) {
         let secrets: Api<Secret> = Api::namespaced(self.admin(), NAMESPACE);
         secrets
@@ -132,7 +132,7 @@ pub fn chart(files: &[(&str, &str)]) -> Arc<ReadyChart> {
     Arc::new(ReadyChart::new(Loader::new(Profile::Helm4).files(files).unwrap()))
 }
 
-/// One ConfigMap for each letter in `.Values.maps`; an uppercase letter makes one that no cluster takes.
+/// A chart with one ConfigMap per letter in `.Values.maps`; the API server rejects uppercase letters.
 pub fn maps() -> Arc<ReadyChart> {
     chart(&[
         ("values.yaml", "maps: ab\nnote: none\n"),
@@ -149,7 +149,7 @@ pub fn values(text: &str) -> Arc<Members> {
     Arc::new(json::parse(text).unwrap().as_map().unwrap().clone())
 }
 
-/// Values by which [`maps`] makes these.
+/// Values of [`maps`] for these letters.
 pub fn letters(letters: &str) -> Arc<Members> {
     values(&format!("{{\"maps\": \"{letters}\"}}"))
 }
@@ -214,13 +214,13 @@ pub fn test() -> Test<'static> {
     Test { name: NAME.into(), namespace: NAMESPACE.into(), only: vec![], except: vec![], run: run() }
 }
 
-/// The text and the kind of a refusal.
+/// Kind and text of an error.
 pub fn said<T: std::fmt::Debug>(outcome: Result<T, Error>) -> String {
     let error = outcome.unwrap_err();
     format!("{:?}: {error}", error.kind())
 }
 
-/// Nothing pending, at most one deployed.
+/// Asserts that nothing is pending and at most one revision is deployed.
 pub fn assert_sound(history: &[String]) {
     let count = |word: Status| history.iter().filter(|line| line.contains(&format!(" {word}:"))).count();
     assert!(count(Status::Deployed) <= 1, "{history:?}");

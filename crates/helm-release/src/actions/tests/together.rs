@@ -1,4 +1,4 @@
-//! Several at once: one wins, the others are told; and the helm command, which asks nobody.
+//! Concurrent actions: one wins, the others get a conflict; and the helm command, which takes no lock.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::actions::{Install, Run, Uninstall, Upgrade};
 use crate::record::{Record, Status};
 use crate::storage::secret_name;
 
-/// Stops the first who writes an object, until it is let go.
+/// Blocks the first writer of an object until it is opened.
 #[derive(Default)]
 struct Gate {
     shut: AtomicBool,
@@ -33,7 +33,7 @@ impl Tell for Gate {
     }
 }
 
-/// Does something just when the first object is about to be written.
+/// Runs `meanwhile` just before the installation writes its first object.
 async fn in_the_middle(
     stage: &Stage,
     ask: Install<'_>,
@@ -52,7 +52,7 @@ async fn in_the_middle(
     act.await
 }
 
-/// The first revision.
+/// A first revision as the helm command leaves it.
 fn made_by_helm(stage: &Stage, manifest: String) -> Record {
     let (name, namespace) = (NAME.to_owned(), NAMESPACE.to_owned());
     let mut record = Record { name, namespace, version: 1, manifest, ..Record::default() };
@@ -68,7 +68,7 @@ async fn one_of_two_wins_and_the_other_knows_by_whom() {
     (one.holder, two.holder) = ("ann".into(), "bob".into());
     let (b, c) = (upgrade(&maps(), &letters("b")), upgrade(&maps(), &letters("c")));
     let (b, c) = tokio::join!(one.upgrade(&b), two.upgrade(&c));
-    // Mostly both get through, one after the other; never at once.
+    // Usually both succeed one after the other, never at the same time.
     let history = stage.history().await;
     assert_sound(&history);
     let done = [&b, &c].iter().filter(|outcome| outcome.is_ok()).count();
@@ -109,7 +109,7 @@ async fn a_revision_that_helm_made_meanwhile_is_found() {
     let stage = Stage::new().await;
     let helm = stage.helm().await;
     helm.install(&install(&maps(), &letters("a"))).await.unwrap();
-    // As if it had come after we looked: without labels it is in nobody's history.
+    // A record that appears after the history was read: without labels it is in no history.
     let mut theirs = Secret::default();
     theirs.metadata.name = Some(secret_name(NAME, 2));
     let secrets: Api<Secret> = Api::namespaced(stage.admin(), NAMESPACE);
@@ -153,14 +153,14 @@ async fn whoever_was_given_up_does_not_write() {
     let outcome = in_the_middle(&stage, install(&maps(), &letters("ab")), meanwhile).await;
     assert_eq!(said(outcome), "Conflict: release \"web\" was changed by somebody else in the middle of it");
     assert_eq!(stage.history().await, ["1 failed: operation interrupted"]);
-    // What was written belongs to the revision that failed, and goes with it.
+    // The written objects belong to the failed revision and are removed with it.
     assert_eq!(stage.maps().await, ["a", "b"]);
 }
 
 #[tokio::test]
 async fn what_helm_makes_is_not_given_up_for_another_who_died() {
     let stage = Stage::new().await;
-    // Somebody died who had nothing but the Lease.
+    // A holder that died with nothing but the Lease.
     let mut dead = stage.helm().await;
     dead.holder = "dead".into();
     let hold = crate::Hold::new(dead.records.clone(), NAMESPACE, &dead.holder);
@@ -183,14 +183,14 @@ async fn what_helm_makes_is_not_given_up_for_another_who_died() {
     assert_eq!(stage.history().await, ["1 failed: operation interrupted", "2 deployed: Upgrade complete"]);
 }
 
-/// Whoever brings back what the helm command is taking away gives it new objects to wait for, and new records to delete.
+/// A rollback during `helm uninstall` would give the helm command new objects to wait for and new records to delete.
 #[tokio::test]
 async fn what_helm_takes_away_is_left_to_it() {
     let stage = Stage::new().await;
     let mut record = made_by_helm(&stage, String::new());
     record.set_status(Status::Deployed, "Install complete");
     stage.records_of_helm().create(&record).await.unwrap();
-    // Long after it was made.
+    // Long after the revision was created.
     stage.clock.advance(SignedDuration::from_hours(1));
     let uninstalling = |record: &mut Record| {
         record.set_status(Status::Uninstalling, "Deletion in progress (or silently failed)");

@@ -1,4 +1,4 @@
-//! Passes in held time.
+//! Tests of the queue with paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Passes that were begun: of which key, and how long after the beginning.
+/// Started reconciles: key and time since the start of the test.
 #[derive(Clone)]
 struct Log(Arc<Mutex<Vec<(String, Duration)>>>, Instant);
 
@@ -27,7 +27,7 @@ impl Log {
         log.iter().filter(|(other, _)| other == key).count()
     }
 
-    /// In seconds, to a tenth.
+    /// Start times in seconds, rounded to a tenth.
     fn of(&self, key: &str) -> Vec<f64> {
         let log = self.0.lock();
         let of_key = log.iter().filter(|(other, _)| other == key);
@@ -49,7 +49,7 @@ async fn a_key_waits_once_however_often_it_is_handed_in() {
         Ok::<_, String>(Next::Rest)
     };
     run("test", keys.chain(stream::once(async { "c".to_owned() })), 1, pass).await;
-    // The keys all come while the first is passed over, which has to be passed over again for that.
+    // All keys arrive during the first reconcile of `a`, so `a` is reconciled again.
     assert_eq!((log.of("a").len(), log.of("b").len(), log.of("c").len()), (2, 1, 1));
 }
 
@@ -58,7 +58,7 @@ async fn a_change_during_a_pass_makes_another_pass_after_it() {
     let (log, under_way) = (Log::new(), Arc::new(AtomicUsize::new(0)));
     let (keys, handed_in) = unbounded();
     let (noted, inside) = (log.clone(), under_way.clone());
-    // On a task of its own, as a controller runs.
+    // On a separate task, as controllers run.
     let running = tokio::spawn(run("test", handed_in, 4, async move |key: &String| {
         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one key is never passed over twice at once");
         noted.note(key);
@@ -122,7 +122,7 @@ async fn a_change_ends_a_pause_and_keys_that_fail_hold_up_nobody() {
     tokio::join!(passes, told);
     let bad = log.of("bad");
     assert!(bad.contains(&20.0), "{bad:?}");
-    // Handed in anew at 90, so that it is due again at 150, after the end.
+    // Added at 90, so it is due again at 150, after the end of the test.
     assert_eq!(log.of("good"), [20.0, 80.0, 90.0]);
 }
 
@@ -153,7 +153,7 @@ async fn reconcile_that_panics_is_an_error_of_its_key_alone() {
     };
     let controller = run("test", keys, 2, pass);
     assert!(tokio::time::timeout(SECOND * 49 / 10, controller).await.is_err(), "the controller goes on");
-    // Retried with backoff until it succeeds; the others as if nothing had happened.
+    // Retried with backoff until it succeeds; other keys are not delayed.
     assert_eq!(log.of("hostile"), [0.0, 0.2, 0.6, 1.4, 2.4, 3.4, 4.4]);
     for other in ["a", "b"] {
         assert_eq!(log.of(other), [0.0, 1.0, 2.0, 3.0, 4.0], "{other}");
@@ -256,7 +256,7 @@ async fn reconcile_that_exceeds_its_deadline_is_cancelled_and_quarantined() {
     let told = async {
         hand_in(&keys, "bad");
         sleep(60 * SECOND).await;
-        // Changed all the time.
+        // Changes continuously.
         for _ in 0..1200 {
             hand_in(&keys, "bad");
             sleep(SECOND / 10).await;
@@ -268,7 +268,7 @@ async fn reconcile_that_exceeds_its_deadline_is_cancelled_and_quarantined() {
         () = controller => panic!("the controller ended"),
         () = told => {}
     }
-    // Five with backoff, and then no more than one in 30 s.
+    // Five with backoff, then at most one in 30 s.
     assert_eq!(log.of("bad"), [0.0, 10.2, 20.6, 31.4, 43.0, 83.0, 123.0, 163.0]);
     assert_eq!(log.of("good").len(), 1);
     assert_eq!(

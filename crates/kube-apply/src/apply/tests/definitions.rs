@@ -1,10 +1,10 @@
-//! Definitions, and what they define.
+//! CRDs and objects of their kinds.
 
 use serde_json::json;
 
 use super::*;
 
-/// Of the kind `Gadget`, whatever they are called together.
+/// A CRD of the kind `Gadget` with this plural.
 fn definition(plural: &str) -> Object {
     Object::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -61,7 +61,7 @@ async fn a_definition_that_is_not_established_is_named_and_nothing_follows() {
     let town = Town::still().await;
     let options = release("web", SERVER_SIDE);
     apply(&town.target, &[], &[definition("gadgets")], &options, &Silent).await.unwrap();
-    // Its kind is taken.
+    // The kind name is taken.
     let second = definition("gizmos").with_source(Some("c/templates/crd.yaml".to_owned()));
     let service =
         objects("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80}]}\n")

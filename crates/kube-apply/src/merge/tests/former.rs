@@ -1,4 +1,4 @@
-//! The merge as it was written first, in quadratic time: what the linear one is compared with.
+//! The former merge with quadratic time, as a reference for the linear one.
 
 use serde_json::{Map, Value};
 
@@ -34,7 +34,7 @@ fn merge_maps(
         merged.remove(key);
     }
     for (key, value) in new {
-        // A null says that the field is not wanted, whoever set it.
+        // A null removes the field, whoever set it.
         if value.is_null() {
             merged.remove(key);
             continue;
@@ -45,7 +45,8 @@ fn merge_maps(
         };
         merged.insert(key.clone(), below);
     }
-    // One of several: another choice takes the fields of the former one with it. Defaults are filled in again.
+    // A union type: choosing another member removes the fields of the previous one. Defaults are set again by the
+    // server.
     if matches!(place.how, How::Retain | How::ByRetaining(_)) {
         merged.retain(|key, _| new.contains_key(key));
     }

@@ -1,4 +1,4 @@
-//! Waiting, against the embedded cluster and its simulated workloads.
+//! Waiting against the embedded cluster with simulated workloads.
 
 use serde_json::json;
 
