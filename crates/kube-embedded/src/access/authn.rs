@@ -1,8 +1,7 @@
 //! Authentication: in-process identity, client certificate, bearer token, or anonymous.
 //!
-//! The first valid credential decides, in the order of kube-apiserver: a client certificate before a bearer token.
-//! An invalid bearer token is refused with 401 even for paths that allow anonymous requests.
-//! Authenticated users get the group `system:authenticated`.
+//! The first valid credential decides, in the order of kube-apiserver: a client certificate before a bearer token. An invalid bearer token
+//! is refused with 401 even for paths that allow anonymous requests. Authenticated users get the group `system:authenticated`.
 //!
 //! See also: impersonation (`super::impersonate`), issuing tokens (`super::tokens`).
 

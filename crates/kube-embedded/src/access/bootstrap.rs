@@ -78,8 +78,7 @@ pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
     missing
 }
 
-/// Returns the rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it has no aggregation rule, or
-/// already
+/// Returns the rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it has no aggregation rule, or already
 /// has exactly these.
 pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
     if role["aggregationRule"].is_null() {

@@ -1,7 +1,6 @@
 //! Parses certificate signing requests (PKCS #10) and writes X.509 certificates.
 //!
-//! Certificates are encoded by hand because the subject must be exactly that of the request: several organizations are several groups,
-//! and
+//! Certificates are encoded by hand because the subject must be exactly that of the request: several organizations are several groups, and
 //! the library would keep only one of each attribute. Only the DER needed for this is implemented.
 //!
 //! Used by `super::csr` only.

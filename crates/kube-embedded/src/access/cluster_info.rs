@@ -1,10 +1,8 @@
 //! The ConfigMap `kube-public/cluster-info`, which a joining node reads before it has credentials.
 //!
 //! The ConfigMap contains the cluster's address and CA certificate, readable anonymously, and one signature for each bootstrap token. A
-//! node
-//! with the token's secret verifies by it that the certificate belongs to the cluster. Server start writes the result of
-//! [`cluster_info`], and
-//! the bootstrap token controller keeps it signed ([`sign`]).
+//! node with the token's secret verifies by it that the certificate belongs to the cluster. Server start writes the result of
+//! [`cluster_info`], and the bootstrap token controller keeps it signed ([`sign`]).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -41,8 +39,7 @@ pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value>
     })
 }
 
-/// Signs the kubeconfig in the ConfigMap with each bootstrap token in `secrets` that is enabled for signing, and removes other
-/// signatures.
+/// Signs the kubeconfig in the ConfigMap with each bootstrap token in `secrets` that is enabled for signing, and removes other signatures.
 pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
     let Some(data) = config_map["data"].as_object_mut() else { return };
     let Some(kubeconfig) = data.get("kubeconfig").and_then(Value::as_str).map(str::to_owned) else { return };

@@ -1,10 +1,8 @@
 //! `CertificateSigningRequests`: requester, approval and signing.
 //!
-//! Create stamps the requester on the object ([`stamp`]). Updates of `/approval` change conditions only ([`prepare_approval`]) and
-//! require the verb
-//! `approve` on the signer; updates of `/status` change the other fields and require the verb `sign`. The controller calls
-//! [`auto_approval`]
-//! and then [`sign`]; neither writes to the store.
+//! Create stamps the requester on the object ([`stamp`]). Updates of `/approval` change conditions only ([`prepare_approval`]) and require
+//! the verb `approve` on the signer; updates of `/status` change the other fields and require the verb `sign`. The controller calls
+//! [`auto_approval`] and then [`sign`]; neither writes to the store.
 
 use std::time::Duration;
 
@@ -249,8 +247,7 @@ fn has_condition(csr: &Value, kind: &str) -> bool {
 }
 
 /// Returns the `Approved` condition for a node's client certificate if the requester is allowed `nodeclient`, or `selfnodeclient` for its
-/// own
-/// name. All other requests wait for manual approval.
+/// own name. All other requests wait for manual approval.
 pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Option<Value> {
     let decided = !text(&csr["status"], "certificate").is_empty()
         || has_condition(csr, "Approved")

@@ -1,10 +1,8 @@
 //! Privilege escalation check for writes of roles and bindings.
 //!
 //! Writing a role requires that the user has every rule of it, or the verb `escalate` on it. Writing a binding requires the rules of its
-//! role,
-//! or the verb `bind` on that role. The write path calls [`check`] for each create and update of the four kinds, after defaulting and
-//! before
-//! validation.
+//! role, or the verb `bind` on that role. The write path calls [`check`] for each create and update of the four kinds, after defaulting and
+//! before validation.
 
 use serde_json::Value;
 

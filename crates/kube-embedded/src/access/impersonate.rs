@@ -1,10 +1,8 @@
 //! User impersonation: the `Impersonate-*` headers.
 //!
 //! If the headers of an authenticated request name another user, the caller needs the verb `impersonate` on each claimed item (user,
-//! groups,
-//! uid, extra values), and the request continues as that user. Constrained impersonation (`impersonate-on:...`) is not supported.
-//! Refusals of
-//! callers without an earlier success still mention it, because Kubernetes tries it first.
+//! groups, uid, extra values), and the request continues as that user. Constrained impersonation (`impersonate-on:...`) is not supported.
+//! Refusals of callers without an earlier success still mention it, because Kubernetes tries it first.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

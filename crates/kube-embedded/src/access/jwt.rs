@@ -25,9 +25,8 @@ pub struct SigningKey {
     pair: EcdsaKeyPair,
     /// Key id, in token headers and in the published key set.
     id: String,
-    /// Claims of tokens with a valid signature, by the token's hash. A valid signature stays valid, and verification takes longer than
-    /// the rest
-    /// of a GET.
+    /// Claims of tokens with a valid signature, by the token's hash. A valid signature stays valid, and verification takes longer than the
+    /// rest of a GET.
     known: Mutex<HashMap<TokenHash, Arc<Value>>>,
 }
 

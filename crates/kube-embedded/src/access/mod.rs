@@ -1,8 +1,7 @@
 //! Authentication and authorization.
 //!
 //! A request passes `authn`, `impersonate`, `rbac` (for nodes `node` first), and for RBAC objects `escalation`. `reviews` and `tokens`
-//! implement
-//! the review APIs and token requests; `pki` and `csr` issue certificates, `bootstrap` defines the roles of an empty cluster.
+//! implement the review APIs and token requests; `pki` and `csr` issue certificates, `bootstrap` defines the roles of an empty cluster.
 //!
 //! See also: parsing of requests (`crate::http`), admission of objects (`crate::admission`).
 
@@ -102,8 +101,8 @@ impl User {
 /// The attributes of a request that authorization checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or any verb
-    /// that a rule uses (`bind`, `impersonate`); for a path, the lower-case HTTP method.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or any verb that a rule uses (`bind`,
+    /// `impersonate`); for a path, the lower-case HTTP method.
     pub verb: String,
     pub group: String,
     pub version: String,

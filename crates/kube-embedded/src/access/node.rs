@@ -1,11 +1,10 @@
 //! The node authorizer: a node may access its own objects and those that its pods refer to.
 //!
-//! `super::rbac` calls it before RBAC. The role `system:node` lists what nodes may do at all; this module narrows that to the calling
-//! node.
+//! `super::rbac` calls it before RBAC. The role `system:node` lists what nodes may do at all; this module narrows that to the calling node.
 //! `crate::admission::nodes` checks writes again with the object at hand, because a create has no name yet.
 //!
-//! Invariant: decisions are not cached. Pods are read with each request, so that a decision is never older than they are.
-//! See also: objects that a pod refers to (`references`).
+//! Invariant: decisions are not cached. Pods are read with each request, so that a decision is never older than they are. See also: objects
+//! that a pod refers to (`references`).
 
 mod references;
 #[cfg(test)]
@@ -52,8 +51,7 @@ struct OlderNodes {
     data: BTreeMap<String, String>,
 }
 
-/// Returns the id of the tenant that owns the node: the recorded id of an older node, whose name was free to choose, else the prefix of
-/// the
+/// Returns the id of the tenant that owns the node: the recorded id of an older node, whose name was free to choose, else the prefix of the
 /// name.
 pub fn tenant_of(store: &Store, node: &str) -> Option<String> {
     let is_id = |id: &&str| id.parse::<UserId>().is_ok();
@@ -73,11 +71,9 @@ pub fn is_tenants(store: &Store, user: &User) -> bool {
 }
 
 /// Returns why the credentials of a tenant's node are revoked for this request: the tenant's namespace, named by the tenant's id, is
-/// missing
-/// or terminating, or the Node is missing. A certificate cannot be revoked, so every request is checked.
+/// missing or terminating, or the Node is missing. A certificate cannot be revoked, so every request is checked.
 ///
-/// A tenant's node does not register itself: its Node exists before its certificate, and the platform creates it again if it was deleted
-/// by
+/// A tenant's node does not register itself: its Node exists before its certificate, and the platform creates it again if it was deleted by
 /// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
@@ -94,8 +90,8 @@ pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'sta
 }
 
 /// Whether a certificate issued at `issued` (Unix seconds) belongs to an earlier node of the same name: the Node's annotation
-/// [`NOT_BEFORE`]
-/// is later. A Node without a valid annotation accepts all certificates, so that a Node deleted by mistake does not lock its machine out.
+/// [`NOT_BEFORE`] is later. A Node without a valid annotation accepts all certificates, so that a Node deleted by mistake does not lock its
+/// machine out.
 pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
     let Some(name) = node_of(user).filter(|name| tenant_of(store, name).is_some()) else { return false };
     let Some(node) = store.get("nodes", "", name) else { return false };

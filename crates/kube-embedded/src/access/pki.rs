@@ -1,9 +1,8 @@
 //! Keys and certificates of one cluster, in the directory `pki/` of its data.
 //!
 //! The first start creates all files at once: the directory appears complete or not at all. Later starts read it and renew only the two
-//! leaf
-//! certificates, when they near their expiration or lack a name. The `kubeconfig` command reads the same files without a server. Keys are
-//! P-256; files are readable by their owner only.
+//! leaf certificates, when they near their expiration or lack a name. The `kubeconfig` command reads the same files without a server. Keys
+//! are P-256; files are readable by their owner only.
 //!
 //! Invariant: every private key matches its certificate; opening fails otherwise and names the file.
 

@@ -1,13 +1,11 @@
 //! RBAC authorizer over the roles and bindings in the store.
 //!
 //! Every request calls [`Authorizer::decide`], which calls `super::node` first for nodes. Roles and bindings are compiled into one
-//! [`Policy`], which
-//! follows changes of the four kinds; a change in one namespace leaves the others unchanged (`super::rbac_sources`). Decisions are cached
-//! as
-//! long as the bindings that they depend on are unchanged.
+//! [`Policy`], which follows changes of the four kinds; a change in one namespace leaves the others unchanged (`super::rbac_sources`).
+//! Decisions are cached as long as the bindings that they depend on are unchanged.
 //!
-//! Invariant: a decision is never older than the last committed change of a role or binding.
-//! See also: a single rule (`super::rule`), privilege escalation (`super::escalation`).
+//! Invariant: a decision is never older than the last committed change of a role or binding. See also: a single rule (`super::rule`),
+//! privilege escalation (`super::escalation`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,10 +1,8 @@
 //! Stored roles and bindings, and incremental compilation of the policy.
 //!
 //! A change of a role or binding in a namespace affects that namespace only: its bindings are compiled again, everything else is shared
-//! with
-//! the previous policy. A changed binding is parsed once; a role is parsed at first use. A change of a `ClusterRole` affects the bindings
-//! that
-//! refer to it.
+//! with the previous policy. A changed binding is parsed once; a role is parsed at first use. A change of a `ClusterRole` affects the
+//! bindings that refer to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};

@@ -1,8 +1,7 @@
 //! Access reviews: `SubjectAccessReview` and its variants, `SelfSubjectRulesReview`, `SelfSubjectReview`.
 //!
 //! Each function takes the posted object (decoded and defaulted) and returns the object of the response (201). Nothing is stored.
-//! `TokenReview`
-//! is in `super::tokens`.
+//! `TokenReview` is in `super::tokens`.
 
 use serde_json::{Map, Value, json};
 
@@ -117,7 +116,7 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors 
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let at = Path::new("spec");
-    // The refusal quotes the Go structure, whose fields have no JSON names.
+    // The error quotes the Go structure, whose fields have no JSON names.
     let quoted_path = || json!({ "Path": text(path, "path"), "Verb": text(path, "verb") });
     let mut errors = FieldErrors::new();
     if !resource.is_null() && !path.is_null() {

@@ -1,13 +1,11 @@
 //! The rules of one role, indexed by value: a decision takes a few lookups, however many rules and values the role has.
 //!
-//! For each of verbs, API groups, resources and names, the index maps a value to the rules that contain it. The rules that allow a
-//! request are
-//! the intersection of these sets, computed on bit sets. Sets of more than a few rules are stored as bits, which takes no more memory
-//! than the
-//! list.
+//! For each of verbs, API groups, resources and names, the index maps a value to the rules that contain it. The rules that allow a request
+//! are the intersection of these sets, computed on bit sets. Sets of more than a few rules are stored as bits, which takes no more memory
+//! than the list.
 //!
-//! Invariants: [`IndexedRules::allow`] returns whether [`Rule::allows`] is true of any rule. [`IndexedRules::covers`] counts its
-//! [`Steps`] before it takes them.
+//! Invariants: [`IndexedRules::allow`] returns whether [`Rule::allows`] is true of any rule. [`IndexedRules::covers`] counts its [`Steps`]
+//! before it takes them.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
 //! `ServiceAccount` tokens: token requests, token Secrets, `TokenReview`.
 //!
-//! [`request`] handles `serviceaccounts/<name>/token`, the token controller writes the result of [`fill_token_secret`], [`review`]
-//! answers
-//! `TokenReview`, and [`discovery`] is the OpenID discovery document. `super::authn` verifies tokens.
+//! [`request`] handles `serviceaccounts/<name>/token`, the token controller writes the result of [`fill_token_secret`], [`review`] answers
+//! `TokenReview`, and [`discovery`] is the `OpenID` discovery document. `super::authn` verifies tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

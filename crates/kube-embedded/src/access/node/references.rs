@@ -17,8 +17,7 @@ const SECRET_VOLUMES: [&str; 7] = ["cephfs", "cinder", "flexVolume", "iscsi", "r
 const CSI_SECRETS: [&str; 3] = ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
 /// Names of the objects that a pod refers to. Computed once per version of a pod and cached with its view: every request of a node reads
-/// all
-/// its pods in a namespace.
+/// all its pods in a namespace.
 #[derive(Debug)]
 pub(crate) struct References {
     account: String,
