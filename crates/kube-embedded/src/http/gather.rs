@@ -1,7 +1,8 @@
 //! Write coalescing for HTTP/2 connections.
 //!
-//! hyper flushes after almost every frame. A change that a hundred watches of one connection receive would cause a hundred TLS records and
-//! system calls. Here a flush is deferred until the connection has been polled ([`Turn`]); then everything is written at once.
+//! The HTTP/2 implementation flushes after almost every frame. A change that a hundred watches of one connection receive would cause a
+//! hundred TLS records and system calls. Here a flush is deferred until the connection has been polled ([`Turn`]); then everything is
+//! written at once.
 //!
 //! Invariant: when the connection future is pending, only a peer that does not read keeps written data in the buffer.
 
