@@ -32,7 +32,7 @@ pub(super) struct CertificateRequest {
 }
 
 impl CertificateRequest {
-    /// A request in PEM form whose signature is good.
+    /// Parses a PEM certificate signing request and verifies its signature.
     pub fn read(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateSigningRequestDer::from_pem_slice(pem)
             .map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
@@ -89,7 +89,7 @@ pub(super) fn end_of(pem: &[u8]) -> Option<Timestamp> {
 
 /// Key usage bits by the values of `spec.usages`.
 const KEY_USAGES: [(&str, u8); 2] = [("digital signature", 0x80), ("key encipherment", 0x20)];
-/// `id-kp-serverAuth` and `id-kp-clientAuth`
+/// `id-kp-serverAuth` and `id-kp-clientAuth`.
 const EXTENDED_USAGES: [(&str, &[u8]); 2] =
     [("server auth", &[0x2b, 6, 1, 5, 5, 7, 3, 1]), ("client auth", &[0x2b, 6, 1, 5, 5, 7, 3, 2])];
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];

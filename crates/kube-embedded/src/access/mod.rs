@@ -123,7 +123,7 @@ impl Attributes {
         self.path.is_empty() || !self.resource.is_empty()
     }
 
-    /// `deployments/scale`
+    /// Returns resource and subresource as in RBAC rules: `deployments/scale`.
     pub fn combined_resource(&self) -> String {
         if self.subresource.is_empty() {
             self.resource.clone()
@@ -133,7 +133,7 @@ impl Attributes {
     }
 }
 
-/// `system:serviceaccount:<namespace>:<name>`
+/// Returns the user name `system:serviceaccount:<namespace>:<name>`.
 pub fn service_account_username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }

@@ -391,7 +391,7 @@ fn subject_of(subject: &Value, binding_namespace: &str) -> (Who, String) {
     (who, format!("{kind} {}", quote(&shown)))
 }
 
-/// `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`
+/// Returns the message `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`.
 pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
     let who = quote(&user.name);
     let message = if asked.is_resource() {

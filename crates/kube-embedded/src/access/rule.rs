@@ -170,7 +170,7 @@ impl<'a> Part<'a> {
         Self { verbs: from_ref(verb), ..self }
     }
 
-    /// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`
+    /// Formats the part as `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
     pub fn describe(&self) -> String {
         self.describe_with(self.verbs)
     }
@@ -197,7 +197,8 @@ pub(super) mod tests {
     use super::*;
 
     pub fn rule(text: &str) -> Rule {
-        // verbs groups resources [names], comma-separated; `-` is the core group; a path stands for all three.
+        // Notation: verbs, groups, resources and names, comma-separated; `-` is the core group; a path replaces groups, resources and
+        // names.
         let parts: Vec<&str> = text.split(' ').collect();
         let list = |at: usize| -> Vec<String> {
             let words = parts.get(at).into_iter().flat_map(|p| p.split(','));

@@ -155,7 +155,7 @@ fn translate(pattern: &str) -> String {
             }
             '[' if in_class => {
                 if chars.get(at + 1) == Some(&':') {
-                    // A POSIX class, `[:alpha:]`, is the same in both.
+                    // POSIX classes such as `[:alpha:]` are the same in both syntaxes.
                     if let Some(end) = (at + 2..chars.len().saturating_sub(1))
                         .find(|&i| chars[i] == ':' && chars[i + 1] == ']')
                     {

@@ -104,7 +104,7 @@ pub async fn accept<S, B>(
         let (socket, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most likely: wait for some to be closed.
+                // Usually out of file descriptors: wait until some are closed.
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(Duration::from_millis(100)).await;
                 continue;

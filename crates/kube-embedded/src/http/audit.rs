@@ -22,7 +22,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// One write or refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Also the header `Audit-Id` of the response.
+    /// Also sent as the response header `Audit-Id`.
     pub id: String,
     /// The effective user; `None` without valid credentials.
     pub user: Option<String>,

@@ -40,7 +40,7 @@ pub fn resource_path(path: &str) -> Option<ResourcePath> {
         found.watch = true;
         rest = more;
     }
-    // `/namespaces/x/pods` is about pods; `/namespaces/x` and `/namespaces/x/status` are about a namespace.
+    // `/namespaces/x/pods` names pods; `/namespaces/x` and `/namespaces/x/status` name a namespace.
     if let [word, namespace, more @ ..] = rest
         && word == "namespaces"
         && !namespace_alone(more)

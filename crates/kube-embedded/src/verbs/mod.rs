@@ -101,7 +101,7 @@ pub enum Answer {
     Text(String),
     /// Text that continues, as of a followed log.
     Stream(BoxStream<'static, Bytes>),
-    /// 204.
+    /// 204 without a body.
     Nothing,
 }
 

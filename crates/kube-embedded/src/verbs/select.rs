@@ -19,7 +19,7 @@ const BYTES_PER_COMPARISON: usize = 64;
 /// The selectors of a `list`, `watch` or `deletecollection`.
 pub struct Selection {
     resource: Arc<Resource>,
-    /// `selectableFields` of a custom resource, without the first dot.
+    /// `selectableFields` of a custom resource, without the leading dot.
     custom: Option<Vec<Box<str>>>,
     labels: Labels,
     fields: FieldSelector,

@@ -56,7 +56,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
         operators::OPT_SELECT => {
             return Expr::Call(CallExpr { func_name: operators::OPT_INDEX.to_owned(), target, args });
         }
-        // l.sortBy(x, key)
+        // `l.sortBy(x, key)`
         "sortBy" if target.is_some() && args.len() == 2 => {
             if let Expr::Ident(name) = &args[0].expr {
                 let name = name.clone();
@@ -66,7 +66,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 return call("@sortBy", vec![list, keys]);
             }
         }
-        // m.all(k, v, p): over the pairs of a map or list
+        // `m.all(k, v, p)`: over the pairs of a map or list
         "all" | "exists" | "existsOne" | "exists_one" | "transformList"
             if target.is_some() && (args.len() == 3 || args.len() == 4) =>
         {
@@ -85,7 +85,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 };
             }
         }
-        // o.optMap(x, body): o.hasValue() ? optional.of(body with x = o.value()) : optional.none()
+        // `o.optMap(x, body)`: `o.hasValue() ? optional.of(body with x = o.value()) : optional.none()`
         "optMap" | "optFlatMap" if target.is_some() && args.len() == 2 => {
             if let Expr::Ident(name) = &args[0].expr {
                 let name = name.clone();

@@ -250,7 +250,7 @@ async fn rapid_reset_ends_the_connection() {
 async fn resets_that_the_client_makes_the_server_send_end_the_connection() {
     let (address, seen) = serve().await;
     let other = bystander(address);
-    // Frames that are errors of one stream.
+    // Frames that are stream errors.
     let window = |id, increment: u32| frame(WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
     let largest = 0x7fff_ffff;
     let faults: [(&str, u8, Fault<'_>); 3] = [

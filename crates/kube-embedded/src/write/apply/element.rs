@@ -15,7 +15,7 @@ pub enum Element {
     Key(Box<[(Box<str>, Value)]>),
     /// `v:"x"`: an element of a set.
     Value(Value),
-    /// `i:0`
+    /// `i:0`: an element of an atomic list, by index.
     Index(i64),
 }
 
