@@ -3,8 +3,9 @@
 //! `super::rbac` calls it before RBAC. The role `system:node` lists what nodes may do at all; this module narrows that to the calling node.
 //! `crate::admission::nodes` checks writes again with the object at hand, because a create has no name yet.
 //!
-//! Invariant: decisions are not cached. Pods are read with each request, so that a decision is never older than they are. See also: objects
-//! that a pod refers to (`references`).
+//! Invariant: decisions are not cached. Pods are read with each request, so that a decision is never older than they are.
+//!
+//! See also: objects that a pod refers to (`references`).
 
 mod references;
 #[cfg(test)]

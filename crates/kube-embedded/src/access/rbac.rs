@@ -4,8 +4,9 @@
 //! [`Policy`], which follows changes of the four kinds; a change in one namespace leaves the others unchanged (`super::rbac_sources`).
 //! Decisions are cached as long as the bindings that they depend on are unchanged.
 //!
-//! Invariant: a decision is never older than the last committed change of a role or binding. See also: a single rule (`super::rule`),
-//! privilege escalation (`super::escalation`).
+//! Invariant: a decision is never older than the last committed change of a role or binding.
+//!
+//! See also: a single rule (`super::rule`), privilege escalation (`super::escalation`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

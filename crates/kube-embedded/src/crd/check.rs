@@ -1,7 +1,9 @@
 //! Validation of a value against its schema, with the error texts of Kubernetes.
 //!
 //! Runs for every write of a custom resource and for the defaults in a CRD. On an update, errors of parts that equal the old ones are
-//! dropped (ratcheting): an accepted value stays acceptable. See also: CEL rules (`super::cel`), duplicates in lists (`super::lists`).
+//! dropped (ratcheting): an accepted value stays acceptable.
+//!
+//! See also: CEL rules (`super::cel`), duplicates in lists (`super::lists`).
 
 use std::collections::{HashMap, HashSet};
 

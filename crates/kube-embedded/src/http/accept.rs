@@ -1,8 +1,9 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one listener, with or without TLS, drained at the end.
 //!
 //! Invariants:
+//!
 //! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is disconnected after the timeout of that
-//!   step. A connection without open requests is closed after [`IDLE_TIMEOUT`].
+//!   step. A connection without open requests is closed after `IDLE_TIMEOUT`.
 //! - A peer that does not read its responses is disconnected: when the connection accepts no byte or a response makes no progress for
 //!   [`STALL_TIMEOUT`], or when a response is read more slowly than [`super::outgoing::MIN_RATE`].
 //! - The number of connections is bounded in total and per address; a connection over the limit is closed immediately.

@@ -7,8 +7,7 @@
 //!
 //! The initial state is read page by page as the client takes it, and events are encoded one at a time: a watch whose client does not read
 //! uses the memory of one page, which is charged to the user's share. Pages may have different versions. Events that a page already
-//! includes are left out, and the bookmark that ends the initial events is sent after the stream has caught up with the last page. events
-//! is sent when all have caught up with the last page.
+//! includes are left out, and the bookmark that ends the initial events is sent after the stream has caught up with the last page.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

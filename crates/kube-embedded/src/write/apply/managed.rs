@@ -208,7 +208,7 @@ impl Managed {
         });
     }
 
-    /// Merges the oldest updates of each version into one `ancient-changes` entry until at most [`MAX_UPDATES`] remain.
+    /// Merges the oldest updates of each version into one `ancient-changes` entry until at most `MAX_UPDATES` remain.
     pub fn cap(&mut self) {
         let mut updates: Vec<&Entry> =
             self.entries.iter().filter(|entry| entry.operation == Operation::Update).collect();
