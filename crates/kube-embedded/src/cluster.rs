@@ -1,6 +1,6 @@
-//! A running cluster: the store, what is served from it, who may use it, and what goes on by itself.
+//! A running cluster: store, API server, access control and controllers.
 //!
-//! Cheap to clone; all clones are the same cluster. It stops when [`Cluster::stop`] is called.
+//! Cheap to clone; clones share state. It stops when [`Cluster::stop`] is called.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -42,11 +42,11 @@ use crate::store::{Allowance, Change, CommitError, Object, Options, StorageBudge
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
-/// How soon open streams learn that credentials or roles have changed.
+/// Maximum delay before open streams are notified of changed credentials or roles.
 const ACCESS_INTERVAL: Duration = Duration::from_secs(2);
-/// Credentials also expire without any change.
+/// Interval of checks without changes, because credentials also expire.
 const ACCESS_EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
-/// What authentication and authorisation are decided by.
+/// Storages that authentication and authorization depend on.
 const ACCESS_STORAGES: [&str; 8] = [
     ROLES,
     ROLE_BINDINGS,
@@ -60,28 +60,28 @@ const ACCESS_STORAGES: [&str; 8] = [
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// How to open a cluster.
+/// Configuration of a cluster.
 pub struct Config {
-    /// The data folder; without one everything is in memory and gone at the end.
+    /// The data directory; without one everything is in memory and lost at the end.
     pub data: Option<PathBuf>,
-    /// Further names and addresses that the server's certificate covers.
+    /// Additional names and addresses of the server's certificate.
     pub names: Vec<String>,
     pub clock: Arc<dyn Clock>,
-    /// Simulated nodes and the controllers of workloads; without them objects stay as they are written.
+    /// Simulated nodes and workload controllers; without them objects stay as they are written.
     pub simulation: Option<Simulation>,
-    /// What callers may use at once.
+    /// Concurrency limits of callers.
     pub limits: LevelLimits,
-    /// Whose ServiceAccounts share such a limit.
+    /// Configures which `ServiceAccounts` share a flow.
     pub flows: ServiceAccountFlows,
-    /// CPU-heavy work of requests.
+    /// Limits of CPU-heavy work of requests.
     pub work: WorkLimits,
-    /// Requests about more bytes do their work on the pool.
+    /// Requests whose weight exceeds this many bytes run on the pool.
     pub inline_bytes: usize,
-    /// How many connections the API's listener keeps open.
+    /// Connection limits of the API's listener.
     pub connections: ConnectionLimits,
-    /// How many bytes the objects of one group of namespaces may take.
+    /// Storage budget of each group of namespaces.
     pub storage: Option<StorageBudget>,
-    /// Where writes and refusals are recorded.
+    /// Audit sink for writes and refusals.
     pub audit: Option<Arc<dyn AuditSink>>,
 }
 
@@ -103,7 +103,7 @@ impl Default for Config {
     }
 }
 
-/// As much work at once as there are cores; a user gets half of them.
+/// One slot per core; a flow gets half of them.
 fn default_work() -> WorkLimits {
     let slots = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
     WorkLimits {
@@ -128,7 +128,7 @@ pub enum OpenError {
     Bootstrap(#[source] CommitError),
 }
 
-/// A cluster that may have been closed.
+/// A weak reference to a cluster.
 #[derive(Clone)]
 pub struct WeakCluster(Weak<Inner>);
 
@@ -146,9 +146,9 @@ pub struct Cluster {
 struct Inner {
     store: Arc<Store>,
     registry: ArcSwap<Registry>,
-    /// Held while a new registry is made, so that an older one never replaces a newer one.
+    /// Serializes registry updates, so that an older registry never replaces a newer one.
     refreshing: Mutex<()>,
-    /// Told each time another registry is in place.
+    /// Notified each time the registry is replaced.
     redefined: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
@@ -161,7 +161,7 @@ struct Inner {
     metrics: Metrics,
     health: Health,
     control: Mutex<Option<Control>>,
-    /// OpenAPI documents by path, with their hashes.
+    /// Cache of OpenAPI documents by path, with their hashes.
     documents: Mutex<HashMap<String, (String, Bytes)>>,
     governor: Governor,
     flows: ServiceAccountFlows,
@@ -169,15 +169,15 @@ struct Inner {
     inline_bytes: usize,
     connections: ConnectionLimits,
     auditor: Option<Auditor>,
-    /// Changes when credentials or roles may have changed.
+    /// Notified when credentials or roles may have changed.
     access: watch::Sender<()>,
     stopping: watch::Sender<bool>,
 }
 
 impl Cluster {
-    /// Opens the data folder, or makes it, and starts what goes on by itself.
+    /// Opens or creates the data directory, and starts controllers and background tasks.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
-        // The store is made before the keys: keys without a store belong to one that is lost.
+        // The store is created before the keys: keys without a store mean that the store is lost.
         let must_exist = config.data.as_ref().is_some_and(|folder| folder.join("pki").exists());
         let options =
             Options { clock: config.clock.clone(), must_exist, budget: config.storage, ..Options::default() };
@@ -257,7 +257,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A cluster in memory, for tests.
+    /// Opens a cluster in memory, for tests.
     pub async fn in_memory() -> Self {
         Self::open(Config::default()).await.expect("a cluster in memory has nothing that could fail")
     }
@@ -298,7 +298,7 @@ impl Cluster {
         &self.inner.metrics
     }
 
-    /// The background tasks that are not running as they should.
+    /// State of the background tasks.
     pub fn health(&self) -> &Health {
         &self.inner.health
     }
@@ -307,13 +307,13 @@ impl Cluster {
         &self.inner.policies
     }
 
-    /// Stores `change` and what belongs to it, all or nothing; answers the changed object.
+    /// Commits `change` and its dependent changes in one transaction; returns the changed object.
     pub async fn commit(&self, change: Change, also: Vec<Change>) -> Result<Arc<Object>, CommitError> {
         self.commit_within(change, also, Allowance::Unlimited, ()).await
     }
 
-    /// The same for changes that storage budgets may refuse. `held` is dropped when the changes are visible or have failed,
-    /// even if nobody waits any more.
+    /// Like [`Self::commit`], for changes that storage budgets may refuse. `held` is dropped when the changes are visible or have failed,
+    /// even if the caller no longer waits.
     pub async fn commit_within(
         &self,
         change: Change,
@@ -326,7 +326,7 @@ impl Cluster {
         changes.extend(also);
         let done = self.inner.store.commit_within(changes, allowance, held).await?;
         if defines {
-            // Discovery and the new kind's own paths change before the client hears of its success.
+            // Discovery and the routes of the new kind are updated before the client gets its response.
             self.refresh_registry();
         }
         Ok(done.into_iter().next().expect("a commit answers every change"))
@@ -346,12 +346,12 @@ impl Cluster {
         }
     }
 
-    /// Changes each time another registry is in place.
+    /// Notified each time the registry is replaced.
     pub fn redefinitions(&self) -> watch::Receiver<()> {
         self.inner.redefined.subscribe()
     }
 
-    /// The OpenAPI document of a group version (`apis/apps/v1`) and its hash; documents are kept by hash.
+    /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash changes.
     pub fn openapi(&self, path: &str) -> Option<(Bytes, String)> {
         let (group, version) = openapi::group_version(path)?;
         let registry = self.registry();
@@ -375,27 +375,27 @@ impl Cluster {
         Some((document, hash))
     }
 
-    /// The budgets of callers.
+    /// Returns the governor, which limits the resources of callers.
     pub fn governor(&self) -> &Governor {
         &self.inner.governor
     }
 
-    /// Which ServiceAccounts share a flow.
+    /// Returns the configuration of flows of `ServiceAccounts`.
     pub fn service_account_flows(&self) -> &ServiceAccountFlows {
         &self.inner.flows
     }
 
-    /// Requests about more bytes do their work on the pool.
+    /// Requests whose weight exceeds this many bytes run on the pool.
     pub fn inline_bytes(&self) -> usize {
         self.inner.inline_bytes
     }
 
-    /// Where CPU-heavy work is done.
+    /// Returns the pool for CPU-heavy work.
     pub fn pool(&self) -> &WorkPool {
         &self.inner.pool
     }
 
-    /// The levels and pools that starve (`governor::STARVED_AFTER`), described. Empty when all requests are served in time.
+    /// Describes the levels and pools that starve (`governor::STARVED_AFTER`). Empty if all requests are served in time.
     pub fn starved(&self) -> Vec<String> {
         let levels = self.inner.governor.starved().into_iter();
         let levels =
@@ -404,37 +404,37 @@ impl Cluster {
         levels.chain(pool.map(|lasting| format!("work pool for {} s", lasting.as_secs()))).collect()
     }
 
-    /// Where writes and refusals are recorded.
+    /// Returns the auditor of writes and refusals.
     pub fn auditor(&self) -> Option<&Auditor> {
         self.inner.auditor.as_ref()
     }
 
-    /// Changes, a moment later, each time credentials or roles may have changed.
+    /// Notified, with a delay, when credentials or roles may have changed.
     pub fn access_changes(&self) -> watch::Receiver<()> {
         self.inner.access.subscribe()
     }
 
-    /// The API for callers that prove who they are.
+    /// The API for callers that authenticate.
     pub fn service(&self) -> ApiService {
         ApiService::new(self.clone())
     }
 
-    /// The API for one caller in this process, who needs no proof.
+    /// The API for an in-process caller with a fixed identity.
     pub fn service_as(&self, user: User) -> ApiService {
         ApiService::acting_as(self.clone(), user)
     }
 
-    /// A client for one caller in this process: no socket, no TLS, the same rules.
+    /// A client for an in-process caller: no socket, no TLS, the same rules.
     pub fn client(&self, user: User) -> kube::Client {
         kube::Client::new(self.service_as(user), "default")
     }
 
-    /// Tells those who join by which address they reach this cluster.
+    /// Updates the address of this cluster in `cluster-info`, for joining nodes.
     pub async fn announce(&self, url: &str) -> Result<(), CommitError> {
         bootstrap::announce(&self.inner.store, &self.inner.pki, url).await
     }
 
-    /// Serves the API with TLS until the cluster is stopped.
+    /// Serves the API over TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let service = self.service();
         let of_peer = move |address: SocketAddr, peer: Option<&CertificateDer<'_>>| {
@@ -444,14 +444,13 @@ impl Cluster {
         accept(listener, Some(tls), connections, of_peer, self.stopping()).await;
     }
 
-    /// Ends watches, controllers and listeners.
+    /// Stops watches, controllers and listeners.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
         drop(self.inner.control.lock().take());
     }
 
-    /// Resolves when all that follows from the writes so far, at the clock's present time, has been done. A cluster
-    /// that has been stopped is at rest.
+    /// Resolves when all controllers are idle at the clock's present time. A stopped cluster is idle.
     pub async fn rest(&self) {
         let rest = self.inner.control.lock().as_ref().map(Control::rest);
         if let Some(rest) = rest {
@@ -463,13 +462,13 @@ impl Cluster {
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopping = self.inner.stopping.subscribe();
         async move {
-            // An error means that the cluster itself is gone.
+            // An error means that the cluster has been dropped.
             let _ = stopping.wait_for(|stopping| *stopping).await;
         }
     }
 }
 
-/// Where the objects of an apiVersion and kind are kept, for the controllers.
+/// Returns the lookup from `apiVersion` and kind to storage, for controllers.
 fn kinds(cluster: WeakCluster) -> control::Kinds {
     Arc::new(move |api_version, kind| {
         let registry = cluster.upgrade()?.registry();
@@ -479,7 +478,7 @@ fn kinds(cluster: WeakCluster) -> control::Kinds {
     })
 }
 
-/// Keeps the registry what the stored CRDs say, also where a controller changed them.
+/// Updates the registry when stored CRDs change, including changes by controllers.
 async fn follow_crds(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
     let (mut changes, stopping) = (begun.store().follow(CRDS, None).1, begun.stopping());
@@ -499,7 +498,7 @@ async fn follow_crds(cluster: WeakCluster) {
     }
 }
 
-/// Wakes open streams when credentials or roles may have changed, so that they check their own.
+/// Notifies open streams when credentials or roles may have changed, so that they revalidate.
 async fn follow_access(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
     let stopping = begun.stopping();

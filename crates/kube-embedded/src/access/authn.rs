@@ -1,10 +1,9 @@
-//! Who is asking: in-process identity, client certificate, bearer token, or nobody.
+//! Authentication: in-process identity, client certificate, bearer token, or anonymous.
 //!
-//! The first credential that is valid decides, in the order of kube-apiserver: a certificate wins over a bearer token.
-//! A bad bearer token is refused even where anybody may ask.
-//! Everybody who is known gets the group `system:authenticated`.
+//! The first valid credential decides, in the order of kube-apiserver: a client certificate before a bearer token. An invalid bearer token
+//! is refused with 401 even for paths that allow anonymous requests. Authenticated users get the group `system:authenticated`.
 //!
-//! Elsewhere: acting as somebody else (`super::impersonate`), making tokens (`super::tokens`).
+//! See also: impersonation (`super::impersonate`), issuing tokens (`super::tokens`).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -26,16 +25,15 @@ use crate::clock::Clock;
 use crate::error::{ApiError, Result};
 use crate::store::{Object, Store};
 
-/// Who signs tokens, and whom they are for unless somebody says otherwise.
+/// Issuer of `ServiceAccount` tokens, and their default audience.
 pub const ISSUER: &str = "https://kubernetes.default.svc";
-/// The issuer of tokens that live in Secrets.
+/// Issuer of tokens that are stored in Secrets.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// Clocks may differ by so much.
+/// Tolerated difference between clocks.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// The client's certificate, which TLS has verified. The listener reads it once per connection and puts
-/// it into the extensions of each request.
+/// The client's certificate, verified by TLS. The listener reads it once per connection and puts it into the extensions of each request.
 #[derive(Clone, Debug)]
 pub struct PeerCertificate {
     pub user: User,
@@ -44,7 +42,7 @@ pub struct PeerCertificate {
 }
 
 impl PeerCertificate {
-    /// CN is the user, O are the groups; `None` for a certificate without a common name.
+    /// Reads CN as the user and O as the groups; `None` for a certificate without a common name.
     pub fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let name = certificate.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
@@ -69,21 +67,21 @@ impl PeerCertificate {
     }
 }
 
-/// An identity that a client in this process was made for.
+/// The fixed identity of an in-process client.
 #[derive(Clone, Debug)]
 pub struct Identity(pub User);
 
-/// Somebody who knows tokens of another make.
+/// Verifies bearer tokens that this server did not issue.
 pub trait TokenVerifier: Send + Sync {
-    /// The owner of the token, without `system:authenticated`; `None` if it is not one of theirs.
+    /// Returns the owner of the token, without `system:authenticated`; `None` if the token is unknown to this verifier.
     fn verify(&self, token: &str) -> Option<User>;
 }
 
-/// A token that was accepted.
+/// An accepted token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted {
     pub user: User,
-    /// Those of the wanted audiences that the token is for.
+    /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
 }
 
@@ -99,14 +97,14 @@ impl Authenticator {
         Self { store, clock, key, verifiers: Vec::new() }
     }
 
-    /// Also accepts the tokens that `verifier` knows.
+    /// Also accepts the tokens that `verifier` accepts.
     #[must_use]
     pub fn with_verifier(mut self, verifier: Arc<dyn TokenVerifier>) -> Self {
         self.verifiers.push(verifier);
         self
     }
 
-    /// Who sent this request; 401 if that must be known and is not.
+    /// Returns the user of a request: 401 for an invalid credential, and for a missing one where anonymous requests are not allowed.
     pub fn authenticate(&self, request: &request::Parts) -> Result<User> {
         let now = self.clock.now().as_second();
         if let Some(Identity(user)) = request.extensions.get::<Identity>() {
@@ -131,7 +129,7 @@ impl Authenticator {
         Err(ApiError::unauthorized())
     }
 
-    /// Whose token this is, for one of `audiences`; else what `TokenReview` says about it.
+    /// Returns the owner of a token that is valid for one of `audiences`; else the error for the status of a `TokenReview`.
     pub fn token(&self, token: &str, audiences: &[String]) -> std::result::Result<Accepted, String> {
         let foreign = || "invalid bearer token".to_owned();
         let also = |why: String| format!("[invalid bearer token, {why}]");
@@ -142,7 +140,7 @@ impl Authenticator {
             }
             Err(Bad::Foreign) => {}
         }
-        // Tokens of other makes are for this server.
+        // Bootstrap tokens and those of other verifiers have this server as their only audience.
         if !audiences.iter().any(|audience| audience == ISSUER) {
             return Err(foreign());
         }
@@ -153,7 +151,7 @@ impl Authenticator {
         Ok(Accepted { user: known(user), audiences: vec![ISSUER.to_owned()] })
     }
 
-    /// The ServiceAccount that the claims name, if they hold now.
+    /// Checks that the claims hold now, and returns their `ServiceAccount`.
     fn account(
         &self,
         token: &str,
@@ -220,7 +218,7 @@ impl Authenticator {
         Ok(Accepted { user: known(user), audiences: shared })
     }
 
-    /// A token that lives in a Secret: good as long as the Secret holds it.
+    /// Checks a legacy token: valid as long as its Secret contains it.
     fn legacy(
         &self,
         token: &str,
@@ -250,7 +248,7 @@ impl Authenticator {
         self.store.get(storage, namespace, name).filter(|object| !uid.is_empty() && *object.uid == *uid)
     }
 
-    /// `<id>.<secret>` of a Secret `bootstrap-token-<id>`, by which a node joins.
+    /// Checks a bootstrap token, `<id>.<secret>` of the Secret `bootstrap-token-<id>`, with which a node joins.
     fn bootstrap_token(&self, token: &str) -> Option<User> {
         let (id, secret) = token.split_once('.')?;
         let plain = |part: &str, long: usize| {
@@ -280,7 +278,7 @@ impl Authenticator {
         let mut user = User::named(&format!("system:bootstrap:{id}"), &["system:bootstrappers"]);
         let more = String::from_utf8(decoded(&data.auth_extra_groups)).ok()?;
         for group in more.split(',').filter(|group| !group.is_empty()) {
-            // A Secret must not lend groups that mean something else, `system:masters` above all.
+            // A Secret must not grant groups outside this prefix, `system:masters` above all.
             if !group.starts_with("system:bootstrappers:") {
                 return None;
             }
@@ -290,7 +288,7 @@ impl Authenticator {
     }
 }
 
-/// A Secret as far as it is read with every request that its token authenticates: other entries may be large.
+/// The fields of a Secret that authentication reads with every request of its token. Other entries are skipped because they may be large.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TokenSecret {
@@ -309,12 +307,12 @@ struct TokenData {
     expiration: String,
 }
 
-/// A decoded entry of a Secret's `data`; empty if there is none.
+/// Decodes an entry of a Secret's `data`; empty if it is absent or invalid.
 fn decoded(entry: &str) -> Vec<u8> {
     STANDARD.decode(entry).unwrap_or_default()
 }
 
-/// The token of `Authorization: Bearer`; other schemes are no credentials.
+/// Returns the token of `Authorization: Bearer`; other schemes are ignored.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim();
     let (scheme, token) = value.split_once(' ')?;
@@ -322,14 +320,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Health, version, and what a joining node must read before it is known.
+/// Whether anonymous requests are allowed: health, version, and `cluster-info`, which a joining node reads before it has credentials.
 fn open_to_anybody(method: &Method, path: &str) -> bool {
     let open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/")
         || path == "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     open && matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Everybody who is known belongs to this group.
+/// Adds the group of all authenticated users.
 fn known(mut user: User) -> User {
     if !user.in_group(AUTHENTICATED) {
         user.groups.push(AUTHENTICATED.to_owned());

@@ -1,7 +1,7 @@
-//! The roles that every cluster has from its first start, and roles that gather others.
+//! Default RBAC roles and bindings, and `ClusterRole` aggregation.
 //!
-//! The default roles are those of Kubernetes 1.36, as data. The start of the server writes what
-//! [`missing_objects`] names; the aggregation controller asks [`aggregate`].
+//! The defaults are those of Kubernetes 1.36, stored as data. Server start writes the result of [`missing_objects`]; the aggregation
+//! controller calls [`aggregate`].
 
 use std::sync::OnceLock;
 
@@ -12,10 +12,10 @@ use super::{ANONYMOUS, RBAC_GROUP, items, text};
 use crate::selector::Labels;
 use crate::store::Store;
 
-/// Roles and bindings as a server of Kubernetes 1.36 has them after its first start, before any controller.
+/// Roles and bindings of a Kubernetes 1.36 server after its first start, before any controller runs.
 const DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
 
-/// All default roles and bindings, and the ones that let anybody read `kube-public/cluster-info`.
+/// Returns all default roles and bindings, and those that allow anonymous reads of `kube-public/cluster-info`.
 pub fn defaults() -> &'static [Value] {
     static PARSED: OnceLock<Vec<Value>> = OnceLock::new();
     PARSED.get_or_init(|| {
@@ -26,7 +26,7 @@ pub fn defaults() -> &'static [Value] {
     })
 }
 
-/// As kubeadm makes them: a joining node reads the cluster's address and certificate before it is known.
+/// The role and binding that kubeadm makes: a joining node reads the cluster's address and CA certificate before it has credentials.
 fn cluster_info_access() -> [Value; 2] {
     let name = "kubeadm:bootstrap-signer-clusterinfo";
     let api_version = format!("{RBAC_GROUP}/v1");
@@ -48,7 +48,7 @@ fn cluster_info_access() -> [Value; 2] {
     ]
 }
 
-/// Where objects of one of the four kinds are stored.
+/// Returns the storage of one of the four RBAC kinds.
 pub fn storage_of(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "Role" => ROLES,
@@ -59,8 +59,8 @@ pub fn storage_of(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// The default roles and bindings that the store lacks, each with its storage. An aggregated role comes
-/// with the rules that it gathers from the defaults, so that it means something from the first moment.
+/// Returns the default roles and bindings that the store lacks, each with its storage. An aggregated role already has the rules from the
+/// defaults, so that it works before the aggregation controller first runs.
 pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
     let mut missing = Vec::new();
     for object in defaults() {
@@ -78,8 +78,8 @@ pub fn missing_objects(store: &Store) -> Vec<(&'static str, Value)> {
     missing
 }
 
-/// The rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it does not
-/// gather, or already has exactly these.
+/// Returns the rules that an aggregated `ClusterRole` must have, given all `ClusterRoles`; `None` if it has no aggregation rule, or already
+/// has exactly these.
 pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
     if role["aggregationRule"].is_null() {
         return None;
@@ -103,8 +103,8 @@ pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
     (items(role, "rules") != rules.as_slice()).then_some(rules)
 }
 
-/// The rules of a role that is gathered; one that gathers itself (`edit` within `admin`) and has no rules yet
-/// gives what it will have. Depth is bounded: labels can form a circle.
+/// Returns the rules of a role that is aggregated into another. If the role is aggregated itself (`edit` within `admin`) and still empty,
+/// its future rules are computed. Depth is bounded because label selectors can form a cycle.
 fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
     let rules = items(role, "rules");
     let aggregates = !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
@@ -120,7 +120,7 @@ fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
     chosen.flat_map(|other| gathered(other, all, depth + 1)).collect()
 }
 
-/// Whether a label selector chooses these labels; one that cannot be read chooses nothing.
+/// Whether a label selector matches these labels; an invalid selector matches nothing.
 fn selects(selector: &Value, labels: &Value) -> bool {
     Labels::from_object(selector).is_ok_and(|selector| selector.matches_value(labels))
 }

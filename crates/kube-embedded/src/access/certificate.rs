@@ -1,10 +1,9 @@
-//! Reading requests for certificates, and writing the certificates.
+//! Parses certificate signing requests (PKCS #10) and writes X.509 certificates.
 //!
-//! Written by hand, byte by byte, because the subject of a certificate must be that of the request,
-//! exactly: several organizations are several groups, and a library that keeps one of each would lose
-//! them. What must be known of X.509 for that is little.
+//! Certificates are encoded by hand because the subject must be exactly that of the request: several organizations are several groups, and
+//! the library would keep only one of each attribute. Only the DER needed for this is implemented.
 //!
-//! Asked by `super::csr` only.
+//! Used by `super::csr` only.
 
 use std::time::Duration;
 
@@ -16,13 +15,13 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::prelude::{FromDer as _, GeneralName, ParsedExtension, X509Certificate};
 
-/// What of a request matters.
+/// The fields of a certificate signing request that are used.
 pub(super) struct CertificateRequest {
-    /// The subject, as it was encoded.
+    /// The subject, DER as in the request.
     subject: Vec<u8>,
-    /// The public key, likewise.
+    /// The public key, DER as in the request.
     public_key: Vec<u8>,
-    /// The value of the extension with alternative names, likewise.
+    /// The value of the subject alternative name extension, DER as in the request.
     alternative_names: Option<Vec<u8>>,
     pub common_name: String,
     pub organizations: Vec<String>,
@@ -33,7 +32,7 @@ pub(super) struct CertificateRequest {
 }
 
 impl CertificateRequest {
-    /// A request in PEM form whose signature is good.
+    /// Parses a PEM certificate signing request and verifies its signature.
     pub fn read(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateSigningRequestDer::from_pem_slice(pem)
             .map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
@@ -78,24 +77,24 @@ impl CertificateRequest {
     }
 }
 
-/// Certificates are valid from this long before they are issued, because clocks differ.
+/// Certificates are valid from this long before they are issued, to tolerate clock skew.
 pub(super) const BACKDATED_SECONDS: i64 = 5 * 60;
 
-/// When a certificate in PEM form ends, if it is one.
+/// Returns the end of validity of a PEM certificate; `None` if it cannot be parsed.
 pub(super) fn end_of(pem: &[u8]) -> Option<Timestamp> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, certificate) = X509Certificate::from_der(&der).ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// What a certificate may be used for; words of `spec.usages`.
+/// Key usage bits by the values of `spec.usages`.
 const KEY_USAGES: [(&str, u8); 2] = [("digital signature", 0x80), ("key encipherment", 0x20)];
-/// `id-kp-serverAuth` and `id-kp-clientAuth`
+/// `id-kp-serverAuth` and `id-kp-clientAuth`.
 const EXTENDED_USAGES: [(&str, &[u8]); 2] =
     [("server auth", &[0x2b, 6, 1, 5, 5, 7, 3, 1]), ("client auth", &[0x2b, 6, 1, 5, 5, 7, 3, 2])];
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
 
-/// A certificate for `request`, signed by the authority, as PEM.
+/// Issues a certificate for `request`, signed by the authority, as PEM.
 pub(super) fn issue(
     request: &CertificateRequest,
     usages: &[String],
@@ -113,7 +112,7 @@ pub(super) fn issue(
     });
     let seconds = i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX);
     let start = now.as_second().saturating_sub(BACKDATED_SECONDS);
-    // A certificate does not outlive its authority.
+    // A certificate never outlives its authority.
     let end = now.as_second().saturating_add(seconds).min(issuer.validity().not_after.timestamp());
     let mut serial = *uuid::Uuid::new_v4().as_bytes();
     // A first byte between 0x40 and 0x7f keeps the number positive and in its shortest form.
@@ -147,7 +146,7 @@ fn extensions(request: &CertificateRequest, usages: &[String], key_id: Option<&[
     if !extended.is_empty() {
         list.push(extension(&[0x55, 0x1d, 37], false, &sequence(&extended)));
     }
-    // Basic constraints: not an authority.
+    // Basic constraints: not a CA.
     list.push(extension(&[0x55, 0x1d, 19], true, &sequence(&[])));
     if let Some(id) = key_id {
         list.push(extension(&[0x55, 0x1d, 35], false, &sequence(&[tagged(0x80, id)])));
@@ -167,7 +166,7 @@ fn extension(id: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
     sequence(&parts)
 }
 
-/// `UTCTime` until 2049, `GeneralizedTime` after.
+/// Encodes a time: `UTCTime` until 2049, `GeneralizedTime` after.
 fn time(second: i64) -> Result<Vec<u8>, String> {
     let at = Timestamp::from_second(second).map_err(|error| error.to_string())?;
     let year = at.strftime("%Y").to_string();
@@ -176,7 +175,7 @@ fn time(second: i64) -> Result<Vec<u8>, String> {
     Ok(tagged(tag, at.strftime(format).to_string().as_bytes()))
 }
 
-/// Tag, length, content: all there is in DER.
+/// Encodes a DER element: tag, length, content.
 fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     let length = content.len().to_be_bytes();

@@ -1,8 +1,8 @@
-//! `kube-public/cluster-info`: what a joining node reads before it knows anybody.
+//! The ConfigMap `kube-public/cluster-info`, which a joining node reads before it has credentials.
 //!
-//! The ConfigMap holds address and certificate of the cluster, open to all, and one signature for each
-//! bootstrap token: who knows a token's secret can tell that the certificate is the cluster's own. The start
-//! of the server writes what [`cluster_info`] says, and the controller of bootstrap tokens keeps it signed ([`sign`]).
+//! The ConfigMap contains the cluster's address and CA certificate, readable anonymously, and one signature for each bootstrap token. A
+//! node with the token's secret verifies by it that the certificate belongs to the cluster. Server start writes the result of
+//! [`cluster_info`], and the bootstrap token controller keeps it signed ([`sign`]).
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -17,7 +17,7 @@ pub const NAME: &str = "cluster-info";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const PREFIX: &str = "jws-kubeconfig-";
 
-/// The ConfigMap for a cluster at `url`, not yet signed.
+/// Builds the unsigned ConfigMap for a cluster at `url`.
 pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -26,7 +26,7 @@ pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
     })
 }
 
-/// The ConfigMap with another address, unless it has that already. What somebody wrote there by hand stays.
+/// Returns the ConfigMap with the address `url`; `None` if it has that address already or was edited by a user.
 pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value> {
     let found = text(&config_map["data"], "kubeconfig");
     let read: Value = serde_norway::from_str(found).unwrap_or_default();
@@ -39,8 +39,7 @@ pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value>
     })
 }
 
-/// Signs the kubeconfig in the ConfigMap with each of the `secrets` that is a bootstrap token for signing, and
-/// with no other.
+/// Signs the kubeconfig in the ConfigMap with each bootstrap token in `secrets` that is enabled for signing, and removes other signatures.
 pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
     let Some(data) = config_map["data"].as_object_mut() else { return };
     let Some(kubeconfig) = data.get("kubeconfig").and_then(Value::as_str).map(str::to_owned) else { return };
@@ -50,13 +49,13 @@ pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
     }
 }
 
-/// When a bootstrap token ends; a time that cannot be read has passed.
+/// Returns the expiration of a bootstrap token; an unparsable time counts as expired.
 pub fn ends(secret: &Value) -> Option<Timestamp> {
     let end = entry(secret, "expiration").filter(|end| !end.is_empty() && secret["type"] == TYPE)?;
     Some(end.parse().unwrap_or(Timestamp::MIN))
 }
 
-/// Without a user: whoever reads it brings their own credentials.
+/// A kubeconfig without a user: readers bring their own credentials.
 fn kubeconfig(url: &str, ca_pem: &str) -> String {
     let (ca, url) = (STANDARD.encode(ca_pem), Value::from(url));
     format!(
@@ -72,7 +71,7 @@ fn entry(secret: &Value, key: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text(&secret["data"], key)).ok()?).ok()
 }
 
-/// Id and secret of a bootstrap token that may sign and has not expired.
+/// Returns id and secret of a bootstrap token that may sign and has not expired.
 fn signing_token(secret: &Value, now: Timestamp) -> Option<(String, String)> {
     let entry = |key: &str| entry(secret, key);
     let (id, value) = (entry("token-id")?, entry("token-secret")?);
@@ -85,7 +84,7 @@ fn signing_token(secret: &Value, now: Timestamp) -> Option<(String, String)> {
     (usable && lasting).then_some((id, value))
 }
 
-/// A JWS whose payload is left out, `header..signature`: the reader has the payload.
+/// Returns a detached JWS, `header..signature`: the payload is the content of the ConfigMap.
 fn signature(content: &str, id: &str, secret: &str) -> String {
     let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "HS256", "kid": id }).to_string());
     let signed = format!("{header}.{}", URL_SAFE_NO_PAD.encode(content));

@@ -1,8 +1,8 @@
-//! `CertificateSigningRequests`: who asks, who approves, and what is signed.
+//! `CertificateSigningRequests`: requester, approval and signing.
 //!
-//! Creating one stamps the asker on it ([`stamp`]); `/approval` changes conditions only
-//! ([`prepare_approval`]) and needs the verb `approve` on the signer, `/status` everything else of the status
-//! and the verb `sign`. The controller asks [`auto_approval`] and then [`sign`]; both change nothing.
+//! Create stamps the requester on the object ([`stamp`]). Updates of `/approval` change conditions only ([`prepare_approval`]) and require
+//! the verb `approve` on the signer; updates of `/status` change the other fields and require the verb `sign`. The controller calls
+//! [`auto_approval`] and then [`sign`]; neither writes to the store.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
 const YEAR: u64 = 365 * 24 * 60 * 60;
-/// The longest that a certificate of a tenant's node is valid: it ends with the account that renews it.
+/// Maximum validity of certificates of tenants' nodes: they lapse with the account that renews them.
 const DAY: u64 = 24 * 60 * 60;
 const LEAST_SECONDS: u64 = 600;
 
-/// Writes into a new request who asks for it, whatever the client has written there.
+/// Overwrites the requester's fields of a new request with the authenticated user.
 pub fn stamp(user: &User, csr: &mut Value) {
     let Some(spec) = csr["spec"].as_object_mut() else { return };
     for key in ["username", "uid", "groups", "extra"] {
@@ -45,7 +45,7 @@ pub fn stamp(user: &User, csr: &mut Value) {
     spec.extend(info);
 }
 
-/// Refuses a new request for a client certificate of the administrators' group.
+/// Refuses a new request for a client certificate with the group `system:masters`.
 pub fn check_create(csr: &Value) -> Result<()> {
     if text(&csr["spec"], "signerName") != CLIENT {
         return Ok(());
@@ -59,7 +59,7 @@ pub fn check_create(csr: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses somebody who may not `approve` (or `sign`) for the request's signer. `csr` is the stored one.
+/// Refuses users who may not `approve` (or `sign`) for the request's signer. `csr` is the stored object.
 pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Value) -> Result<()> {
     let signer = text(&csr["spec"], "signerName");
     let domain = signer.split('/').next().unwrap_or_default();
@@ -81,7 +81,7 @@ pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Valu
     Err(ApiError::forbidden(GROUP, RESOURCE, text(&csr["metadata"], "name"), why))
 }
 
-/// Keeps of a change through `/approval` the conditions alone, and dates them.
+/// Reduces an update of `/approval` to the conditions, and sets their missing times.
 pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
     let conditions = dated(new, old, now);
     for key in ["spec", "status"] {
@@ -90,8 +90,7 @@ pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
     set_conditions(new, conditions);
 }
 
-/// Keeps of a change through `/status` everything but approvals and denials that were there before, and dates
-/// the conditions.
+/// Reverts changes of existing approvals and denials in an update of `/status`, and sets the missing times of conditions.
 pub fn prepare_status(new: &mut Value, old: &Value, now: Timestamp) {
     let mut conditions = items(&new["status"], "conditions").to_vec();
     for kind in ["Approved", "Denied"] {
@@ -107,7 +106,7 @@ pub fn prepare_status(new: &mut Value, old: &Value, now: Timestamp) {
     set_conditions(new, conditions);
 }
 
-/// The new conditions, with the times that they lack.
+/// Returns the new conditions with missing times set.
 fn dated(new: &Value, old: &Value, now: Timestamp) -> Vec<Value> {
     let mut conditions = items(&new["status"], "conditions").to_vec();
     let now = rfc3339(now);
@@ -140,8 +139,8 @@ fn set_conditions(csr: &mut Value, conditions: Vec<Value>) {
     }
 }
 
-/// A change through `/approval` or `/status` (`door`): may this user, and what of it counts. `new` is the object
-/// as the client wants it; what may become of conditions is a matter of the kind's validation.
+/// Authorizes and prepares an update of `/approval` or `/status` (`door`). `new` is the object as the client sent it. For `/status`,
+/// conditions are checked by the validation of the kind.
 pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Result<()> {
     let name = text(&new["metadata"], "name").to_owned();
     let stored = cluster.store().get(STORAGE, "", &name);
@@ -159,7 +158,7 @@ pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Re
     check_signer(cluster.authorizer(), user, "sign", &old)
 }
 
-/// Complaints about the conditions of a change, through `/approval` (`approving`) or `/status`.
+/// Validates the conditions of an update of `/approval` (`approving`) or `/status`.
 pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
     let at = Path::new("status.conditions");
     let mut errors = FieldErrors::new();
@@ -214,13 +213,13 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
     errors
 }
 
-/// The common name in a request for one of a node's two certificates; `None` for other signers.
+/// Returns the common name in a request for one of the two kubelet certificates; `None` for other signers.
 pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>> {
     let is_nodes = matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | KUBELET_SERVING);
     is_nodes.then(|| request_of(csr).map(|request| request.common_name))
 }
 
-/// Whether a join token of the platform, or a tenant's node, sent this request.
+/// Whether a join token of the platform or a tenant's node sent this request.
 pub fn is_by_tenant(store: &Store, csr: &Value) -> bool {
     let spec = &csr["spec"];
     let node = text(spec, "username").strip_prefix(PREFIX);
@@ -228,12 +227,12 @@ pub fn is_by_tenant(store: &Store, csr: &Value) -> bool {
         || items(spec, "groups").iter().any(|group| group == JOINERS)
 }
 
-/// Whether a request is for the client certificate of a node.
+/// Whether the request is for a client certificate of a node.
 pub fn is_for_client(csr: &Value) -> bool {
     matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | CLIENT)
 }
 
-/// When the certificate that was made for a request ends, if there is one and it can be read.
+/// Returns the end of validity of the issued certificate; `None` if there is none or it cannot be parsed.
 pub fn certificate_ends(csr: &Value) -> Option<Timestamp> {
     end_of(&STANDARD.decode(text(&csr["status"], "certificate")).ok()?)
 }
@@ -247,8 +246,8 @@ fn has_condition(csr: &Value, kind: &str) -> bool {
     items(&csr["status"], "conditions").iter().any(|c| c["type"] == kind && c["status"] == "True")
 }
 
-/// The condition by which a node's first certificate is approved: its asker must be allowed `nodeclient`, or
-/// `selfnodeclient` for its own. Everything else waits for a person.
+/// Returns the `Approved` condition for a node's client certificate if the requester is allowed `nodeclient`, or `selfnodeclient` for its
+/// own name. All other requests wait for manual approval.
 pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Option<Value> {
     let decided = !text(&csr["status"], "certificate").is_empty()
         || has_condition(csr, "Approved")
@@ -288,8 +287,8 @@ pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Op
     }))
 }
 
-/// The new status of an approved request for one of our signers: with a certificate, or with the reason why
-/// there is none. `None` if there is nothing to do.
+/// Returns the new status of an approved request for a built-in signer: with a certificate, or with the reason for the failure. `None` if
+/// there is nothing to do.
 pub fn sign(pki: &Pki, store: &Store, csr: &Value, now: Timestamp) -> Option<Value> {
     let (spec, status) = (&csr["spec"], &csr["status"]);
     let waiting = has_condition(csr, "Approved")
@@ -383,7 +382,7 @@ fn of_node(request: &CertificateRequest) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// `key encipherment` may be left out: only RSA keys use it.
+/// Checks that the usages are exactly those for `purpose`. `key encipherment` is optional: only RSA keys use it.
 fn used_for(usages: &[String], purpose: &str) -> std::result::Result<(), String> {
     let mut expected = ["digital signature", "key encipherment", purpose];
     expected.sort_unstable();

@@ -1,8 +1,8 @@
-//! Nobody gives what they do not have: the check before a role or a binding is written.
+//! Privilege escalation check for writes of roles and bindings.
 //!
-//! A role needs every one of its rules held by the writer, or the verb `escalate` on it; a binding needs
-//! the rules of the role that it names, or the verb `bind` on that role. The write path asks
-//! [`check`] for each create and update of the four kinds, after defaults and before validation.
+//! Writing a role requires that the user has every rule of it, or the verb `escalate` on it. Writing a binding requires the rules of its
+//! role, or the verb `bind` on that role. The write path calls [`check`] for each create and update of the four kinds, after defaulting and
+//! before validation.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::admission::{Operation, Request};
 use crate::error::{ApiError, Result};
 use crate::go::quote;
 
-/// Refuses a role or binding that gives more than its writer holds. Other resources pass.
+/// Refuses a role or binding that grants more than the user has. Other resources pass.
 pub fn check(authorizer: &Authorizer, request: &Request<'_>, new: &Value) -> Result<()> {
     let resource = request.resource.name.as_ref();
     let concerned = request.resource.group.as_ref() == RBAC_GROUP && request.subresource.is_empty();
@@ -58,7 +58,7 @@ impl Guard<'_> {
     }
 
     fn may_escalate(&self) -> bool {
-        // A create is not about a name, as everywhere in RBAC.
+        // RBAC checks of `create` have no name.
         let name = if self.request.operation == Operation::Create { "" } else { self.request.name };
         self.may("escalate", &self.request.resource.name, name)
     }
@@ -70,7 +70,7 @@ impl Guard<'_> {
         self.holds(&Rule::of_role(self.new))
     }
 
-    /// An aggregated role can gather anything, so that it needs everything.
+    /// An aggregated role can include any rule, so that writing it requires all permissions.
     fn aggregation(&self) -> Result<()> {
         let aggregates = |role: &Value| !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
         if !aggregates(self.new) && !self.request.old.is_some_and(aggregates) || self.may_escalate() {
@@ -124,8 +124,7 @@ fn attempt(user: &User, lines: &str) -> String {
     )
 }
 
-/// Owner references and finalizers may be changed without holding the rights: the garbage collector and
-/// namespace deletion do so.
+/// Changes of owner references and finalizers need no permissions: the garbage collector and namespace deletion make them.
 fn same_but_for_garbage_collection(new: &Value, old: &Value) -> bool {
     let stripped = |object: &Value| {
         let mut object = object.clone();

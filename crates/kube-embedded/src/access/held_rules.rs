@@ -1,9 +1,9 @@
-//! The rules that a user has in a namespace, and which of other rules they do not contain.
+//! The rules that a user has in a namespace, and which of other rules they do not cover.
 //!
-//! Roles are shared with the compiled policy, and each is there once, however many bindings refer to it. `reviews` lists the rules,
+//! Roles are shared with the compiled policy, and each is present once, however many bindings refer to it. `reviews` lists the rules,
 //! `escalation` compares them with those of a role that the user writes or binds.
 //!
-//! Invariant: [`HeldRules::missing`] takes at most [`MOST_STEPS`] steps; rules that were not compared until then count as missing.
+//! Invariant: [`HeldRules::missing`] takes at most [`MOST_STEPS`] steps; rules not compared within that limit count as missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use super::rbac_sources::Role;
 use super::rule::{Part, Rule};
 use super::rule_index::{IndexedRules, Steps};
 
-/// Roles that are not found and named in one answer.
+/// Maximum number of missing roles that one response names.
 const MOST_ERRORS: usize = 20;
-/// Combinations of objects and verbs into which wanted rules are taken apart. Further rules must be held as they stand.
+/// Maximum number of combinations of objects and verbs into which requested rules are split. Further rules must be covered as a whole.
 const MOST_PARTS: usize = 20_000;
-/// About a tenth of a second.
+/// Step limit of one comparison, about a tenth of a second.
 const MOST_STEPS: usize = 50_000_000;
-/// Bytes of the missing rules that a refusal describes.
+/// Maximum bytes of missing rules in an error message.
 const MOST_TEXT: usize = 64 << 10;
 
 /// The rules of a user in a namespace.
 #[derive(Default)]
 pub(super) struct HeldRules {
     roles: Vec<Arc<Role>>,
-    /// Addresses of `roles`.
+    /// Addresses of `roles`, for deduplication.
     known: HashSet<usize>,
     pub errors: ResolutionErrors,
 }
 
-/// Roles that bindings refer to and that do not exist.
+/// References of bindings to roles that do not exist.
 #[derive(Default)]
 pub(super) struct ResolutionErrors(Vec<Arc<str>>);
 
 impl ResolutionErrors {
-    /// Adds an error, once. Beyond [`MOST_ERRORS`] they are left out.
+    /// Adds an error, deduplicated. Errors beyond [`MOST_ERRORS`] are dropped.
     pub fn add(&mut self, error: &Arc<str>) {
         if self.0.len() < MOST_ERRORS && !self.0.contains(error) {
             self.0.push(error.clone());
@@ -46,7 +46,7 @@ impl ResolutionErrors {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// One error as it is, several as a list; `None` without errors.
+    /// Formats one error verbatim, several as a list; `None` without errors.
     pub fn text(&self) -> Option<String> {
         match self.0.as_slice() {
             [] => None,
@@ -67,20 +67,20 @@ impl HeldRules {
         self.roles.iter().flat_map(|role| role.rules().list())
     }
 
-    /// The size of the roles.
+    /// Total size of the roles in bytes.
     pub fn bytes(&self) -> usize {
         self.roles.iter().map(|role| role.bytes()).fold(0, usize::saturating_add)
     }
 
-    /// The parts of `wanted` that no held rule contains, described one rule a line, sorted; `None` if all is held.
+    /// Describes the parts of `wanted` that no rule of the user covers, one rule per line, sorted; `None` if all are covered.
     pub fn missing(&self, wanted: &[Rule]) -> Option<String> {
         let mut coverage = Coverage::of(self);
         let mut lines = Lines::default();
-        // Parts about the same objects differ by their verb only: one line for all of them.
+        // Parts about the same objects differ by verb only and share one line.
         let mut merged: BTreeMap<[&[String]; 3], Vec<&str>> = BTreeMap::new();
         let mut parts = 0_usize;
         for rule in wanted {
-            // A rule without verbs allows nothing.
+            // A rule without verbs grants nothing.
             if rule.part_count() == 0 || coverage.covers(&rule.whole()) {
                 continue;
             }
@@ -115,9 +115,9 @@ impl HeldRules {
     }
 }
 
-/// Compares parts of wanted rules with held roles.
+/// Compares parts of requested rules with the user's roles.
 struct Coverage<'a> {
-    /// Small roles first: rules with wildcards are mostly in these.
+    /// Sorted by size: rules with wildcards are mostly in small roles.
     roles: Vec<&'a IndexedRules>,
     steps: Steps,
 }
@@ -129,13 +129,13 @@ impl<'a> Coverage<'a> {
         Self { roles, steps: Steps::new(MOST_STEPS) }
     }
 
-    /// Whether one held rule contains the part.
+    /// Whether a single rule covers the part.
     fn covers(&mut self, part: &Part<'_>) -> bool {
         !self.steps.are_over() && self.roles.iter().any(|role| role.covers(part, &mut self.steps))
     }
 }
 
-/// Lines of a refusal, sorted, bounded in bytes.
+/// Sorted lines of an error message, bounded in bytes.
 #[derive(Default)]
 struct Lines {
     lines: BTreeSet<String>,

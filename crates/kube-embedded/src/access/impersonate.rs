@@ -1,9 +1,8 @@
-//! Acting as somebody else: the `Impersonate-*` headers.
+//! User impersonation: the `Impersonate-*` headers.
 //!
-//! Authentication has found the caller; if the headers name another user, the caller must be allowed
-//! the verb `impersonate` on each thing they claim (user, groups, uid, extra values), and goes on as
-//! that user. Constrained impersonation (`impersonate-on:...`) is not offered, but refusals of callers
-//! who never impersonated anybody speak of it, because Kubernetes tries it first.
+//! If the headers of an authenticated request name another user, the caller needs the verb `impersonate` on each claimed item (user,
+//! groups, uid, extra values), and the request continues as that user. Constrained impersonation (`impersonate-on:...`) is not supported.
+//! Refusals of callers without an earlier success still mention it, because Kubernetes tries it first.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -25,17 +24,17 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// Most callers whose success is remembered.
+/// Maximum number of callers whose success is recorded.
 const MOST_REMEMBERED: usize = 1_024;
 
-/// Decides about impersonation; remembers who has succeeded, for the words of later refusals only.
+/// Authorizes impersonation. Records callers who have succeeded, only to word later refusals.
 #[derive(Default)]
 pub struct Impersonation {
     succeeded: Mutex<HashSet<String>>,
 }
 
 impl Impersonation {
-    /// The user to go on as: `caller`, or the one whom the headers name. `asked` is the request itself.
+    /// Returns the effective user: `caller`, or the user in the headers. `asked` is the request itself.
     pub fn resolve(
         &self,
         authorizer: &Authorizer,
@@ -69,7 +68,7 @@ impl Impersonation {
     }
 }
 
-/// The user whom the headers describe, as they stand; `None` if they name none.
+/// Parses the user from the headers, without implied groups; `None` if the headers are absent.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
     let first = |name: &HeaderName| text_of(headers.get(name).map(http::HeaderValue::as_bytes));
     let mut user = User { name: first(&USER), uid: first(&UID), ..User::default() };
@@ -92,7 +91,7 @@ fn text_of(bytes: Option<&[u8]>) -> String {
     String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned()
 }
 
-/// Percent-decoding; a key that is not well-formed stands for itself.
+/// Percent-decodes a key; a malformed key is returned unchanged.
 fn unescape(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();
@@ -115,7 +114,7 @@ fn unescape(key: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// `&user.DefaultInfo{...}`: the refusal quotes the Go value.
+/// Formats the user as the Go value `&user.DefaultInfo{...}`, which the refusal quotes.
 fn go_syntax(user: &User) -> String {
     let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(", ");
     let groups = if user.groups.is_empty() {
@@ -134,7 +133,7 @@ fn go_syntax(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
-/// Everything that the caller must be allowed to impersonate.
+/// Returns the access checks for everything that the caller impersonates.
 fn checks(wanted: &User) -> Vec<Attributes> {
     let check = |group: &str, resource: &str, name: &str| Attributes {
         verb: "impersonate".to_owned(),
@@ -164,7 +163,7 @@ fn checks(wanted: &User) -> Vec<Attributes> {
     checks
 }
 
-/// The mode of constrained impersonation that Kubernetes would have tried for this user.
+/// The mode of constrained impersonation that Kubernetes would try for this user.
 fn constrained_mode(wanted: &User) -> Option<&'static str> {
     let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
     let node = wanted.name.strip_prefix("system:node:").is_some_and(|name| !name.is_empty());
@@ -175,7 +174,7 @@ fn constrained_mode(wanted: &User) -> Option<&'static str> {
     }
 }
 
-/// Adds the groups that go without saying.
+/// Adds implied groups: those of a `ServiceAccount` without explicit ones, and `system:authenticated` or `system:unauthenticated`.
 fn complete(mut user: User) -> User {
     if let Some((namespace, _)) = split_service_account(&user.name)
         && user.groups.is_empty()

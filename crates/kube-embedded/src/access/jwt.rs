@@ -1,7 +1,6 @@
-//! Tokens that this server signs itself: JSON Web Tokens, ES256 and nothing else.
+//! JSON Web Tokens signed by this server, ES256 only.
 //!
-//! Small on purpose: one algorithm, one key, no choice by the token. What the claims mean is decided
-//! elsewhere (`super::authn`); here is only whether they are ours.
+//! One algorithm and one key, never chosen by the token. This module verifies signatures; `super::authn` interprets the claims.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,38 +17,38 @@ use serde_json::{Value, json};
 
 /// Longer texts are not tokens.
 const MOST_BYTES: usize = 16 * 1024;
-/// So many good tokens are remembered, and then none.
+/// Capacity of the cache of verified tokens. The cache is cleared when full.
 const MOST_KNOWN: usize = 1_000;
 
-/// The key that signs tokens of ServiceAccounts.
+/// The signing key of `ServiceAccount` tokens.
 pub struct SigningKey {
     pair: EcdsaKeyPair,
-    /// Names the key in token headers and in the published key set.
+    /// Key id, in token headers and in the published key set.
     id: String,
-    /// Claims of tokens whose signature was good, by the token's hash. It stays good for ever, and checking it takes
-    /// longer than all the rest of a GET.
+    /// Claims of tokens with a valid signature, by the token's hash. A valid signature stays valid, and verification takes longer than the
+    /// rest of a GET.
     known: Mutex<HashMap<TokenHash, Arc<Value>>>,
 }
 
 type TokenHash = [u8; digest::SHA256_OUTPUT_LEN];
 
-/// Why a text is not a token of ours.
+/// Why a token is not one of this server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bad {
-    /// Not a JWT that we could have made: somebody else may know it.
+    /// Not a JWT of this server. Another verifier may accept it.
     Foreign,
-    /// Made to look like ours, with a wrong signature.
+    /// Has the header of this server's tokens and an invalid signature.
     Forged,
 }
 
-/// The start of a P-256 public key in SPKI form; 65 bytes of the point follow.
+/// Prefix of a P-256 public key in SPKI form; 65 bytes of the point follow.
 const SPKI_P256: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 impl SigningKey {
-    /// From a private key in PKCS #8 form; `None` if it is not one for P-256.
+    /// Reads a PKCS #8 private key; `None` if it is not a P-256 key.
     pub fn from_pkcs8(der: &[u8]) -> Option<Self> {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der).ok()?;
         let spki = [&SPKI_P256, pair.public_key().as_ref()].concat();
@@ -57,7 +56,7 @@ impl SigningKey {
         Some(Self { pair, id, known: Mutex::default() })
     }
 
-    /// The claims, signed.
+    /// Returns the signed token for `claims`.
     pub fn sign(&self, claims: &Value) -> String {
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let header = json!({ "alg": "ES256", "kid": self.id });
@@ -69,7 +68,7 @@ impl SigningKey {
         format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// The claims of a token that this key has signed. Times and audiences are the caller's to check.
+    /// Returns the claims of a token that this key has signed. The caller checks times and audiences.
     pub fn verify(&self, token: &str) -> Result<Arc<Value>, Bad> {
         if token.len() > MOST_BYTES {
             return Err(Bad::Foreign);
@@ -96,7 +95,7 @@ impl SigningKey {
             serde_json::from_slice(&bytes).map_err(|_| Bad::Foreign)
         };
         let header = decode(header)?;
-        // `crit` would demand that we understand an extension, and we understand none.
+        // `crit` lists mandatory extensions, and none are supported.
         if header["alg"] != "ES256" || header["kid"] != self.id.as_str() || !header["crit"].is_null() {
             return Err(Bad::Foreign);
         }
@@ -108,7 +107,7 @@ impl SigningKey {
         Ok(claims)
     }
 
-    /// `/openid/v1/jwks`: the public half, for others who verify our tokens.
+    /// Returns the public key set of `/openid/v1/jwks`, for other verifiers of these tokens.
     pub fn key_set(&self) -> Value {
         let point = self.pair.public_key().as_ref();
         let (x, y) = point[1..].split_at(32);

@@ -1,10 +1,9 @@
-//! Who is asking, and may they.
+//! Authentication and authorization.
 //!
-//! A request passes `authn` (who), `impersonate` (as whom), `rbac` (may they; of a node first `node`), and for RBAC
-//! objects `escalation` (do they hold what they give). `reviews` and `tokens` answer questions about all that;
-//! `pki` and `csr` make the certificates, `bootstrap` the roles of an empty cluster.
+//! A request passes `authn`, `impersonate`, `rbac` (for nodes `node` first), and for RBAC objects `escalation`. `reviews` and `tokens`
+//! implement the review APIs and token requests; `pki` and `csr` issue certificates, `bootstrap` defines the roles of an empty cluster.
 //!
-//! Elsewhere: what a request means (`crate::http`), what its object must be like (`crate::admission`).
+//! See also: parsing of requests (`crate::http`), admission of objects (`crate::admission`).
 
 pub mod authn;
 pub mod bootstrap;
@@ -30,18 +29,18 @@ use serde_json::{Map, Value};
 
 use crate::go::quote;
 
-/// Everybody whom authentication knows.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// Everybody whom it does not.
+/// The group of all anonymous users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of a caller who gave no credentials.
+/// The user name of a request without credentials.
 pub const ANONYMOUS: &str = "system:anonymous";
-/// The group that may do everything, without a look at the roles.
+/// The administrators' group, which skips authorization.
 pub const MASTERS: &str = "system:masters";
 
 pub const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Somebody, as authentication or impersonation found out.
+/// A user, as established by authentication or impersonation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -61,12 +60,12 @@ impl User {
         Self { name: name.to_owned(), groups, ..Self::default() }
     }
 
-    /// Somebody without credentials.
+    /// The anonymous user.
     pub fn anonymous() -> Self {
         Self::named(ANONYMOUS, &[UNAUTHENTICATED])
     }
 
-    /// The ServiceAccount `name` of `namespace`, with the groups that every ServiceAccount has.
+    /// The user of the `ServiceAccount` `name` in `namespace`, with its implied groups.
     pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
         Self {
             name: service_account_username(namespace, name),
@@ -76,7 +75,7 @@ impl User {
         }
     }
 
-    /// `authentication.k8s.io/v1` `UserInfo`: what is empty is left out.
+    /// Returns the `UserInfo` of `authentication.k8s.io/v1`; empty fields are omitted.
     pub fn info(&self) -> Value {
         let mut info = Map::new();
         for (key, text) in [("username", &self.name), ("uid", &self.uid)] {
@@ -99,32 +98,32 @@ impl User {
     }
 }
 
-/// What somebody wants to do, as RBAC sees it.
+/// The attributes of a request that authorization checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or any word
-    /// that a rule uses (`bind`, `impersonate`); for a path, the lower-case HTTP method.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or any verb that a rule uses (`bind`,
+    /// `impersonate`); for a path, the lower-case HTTP method.
     pub verb: String,
     pub group: String,
     pub version: String,
-    /// Empty for a request that is not about a resource.
+    /// Empty for a non-resource request.
     pub resource: String,
     pub subresource: String,
     pub namespace: String,
     pub name: String,
-    /// For a list or watch of pods: the node to which their selector of fields narrows it.
+    /// The node name in the field selector of a list or watch of pods.
     pub on_node: String,
-    /// For a request that is not about a resource.
+    /// The path of a non-resource request.
     pub path: String,
 }
 
 impl Attributes {
-    /// Whether this is about a resource, not about a path.
+    /// Whether this is a resource request, as opposed to a non-resource URL.
     pub fn is_resource(&self) -> bool {
         self.path.is_empty() || !self.resource.is_empty()
     }
 
-    /// `deployments/scale`
+    /// Returns resource and subresource as in RBAC rules: `deployments/scale`.
     pub fn combined_resource(&self) -> String {
         if self.subresource.is_empty() {
             self.resource.clone()
@@ -134,12 +133,12 @@ impl Attributes {
     }
 }
 
-/// `system:serviceaccount:<namespace>:<name>`
+/// Returns the user name `system:serviceaccount:<namespace>:<name>`.
 pub fn service_account_username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// Namespace and name of a ServiceAccount's user name.
+/// Splits the user name of a `ServiceAccount` into namespace and name.
 pub fn split_service_account(username: &str) -> Option<(&str, &str)> {
     let (namespace, name) = username.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
@@ -149,27 +148,27 @@ pub fn service_account_groups(namespace: &str) -> [String; 2] {
     ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// A list as Go's `%q` prints it: `["a" "b"]`.
+/// Formats a list as Go's `%q`: `["a" "b"]`.
 pub(crate) fn quoted_list(texts: &[impl AsRef<str>]) -> String {
     format!("[{}]", texts.iter().map(|text| quote(text.as_ref())).collect::<Vec<_>>().join(" "))
 }
 
-/// The string at `key`, empty if there is none.
+/// Returns the string at `key`, empty if absent.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// The list at `key`, empty if there is none.
+/// Returns the list at `key`, empty if absent.
 pub(crate) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The strings in the list at `key`.
+/// Returns the strings in the list at `key`.
 pub(crate) fn texts(value: &Value, key: &str) -> Vec<String> {
     items(value, key).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What tests of access and admission share.
+/// Test helpers of access and admission.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::sync::Arc;
@@ -179,7 +178,7 @@ pub(crate) mod testing {
     use crate::schema::resources::Resource;
     use crate::store::{Change, Expect, Key, Op, Store};
 
-    /// A row of the resource table with nothing in it but its names.
+    /// A resource definition with names only.
     pub fn resource(group: &str, name: &str) -> Resource {
         Resource {
             group: group.into(),
@@ -202,7 +201,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Writes an object over whatever is there.
+    /// Creates or replaces an object.
     pub async fn store_object(store: &Store, storage: &str, object: Value) {
         let metadata = &object["metadata"];
         let key =

@@ -1,11 +1,11 @@
-//! What a node may: its own objects, and what the pods on it need.
+//! The node authorizer: a node may access its own objects and those that its pods refer to.
 //!
-//! Asked by `super::rbac` before the roles are. The role `system:node` says what nodes may do at all; here that is narrowed to
-//! what concerns the one that asks. What it may *write* of it is looked at again with the object at hand
-//! (`crate::admission::nodes`): a name is not known yet when something is created.
+//! `super::rbac` calls it before RBAC. The role `system:node` lists what nodes may do at all; this module narrows that to the calling node.
+//! `crate::admission::nodes` checks writes again with the object at hand, because a create has no name yet.
 //!
-//! Always true: no answer is remembered. Pods are looked at when a node asks, so that an answer is never older than they are.
-//! Elsewhere: which objects a pod refers to (`references`).
+//! Invariant: decisions are not cached. Pods are read with each request, so that a decision is never older than they are.
+//!
+//! See also: objects that a pod refers to (`references`).
 
 mod references;
 #[cfg(test)]
@@ -28,32 +28,32 @@ pub(crate) use references::{References, of_mirror_pod};
 
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";
-/// The group of those who join by a token of the platform.
+/// The group of clients that join with a token of the platform.
 pub const JOINERS: &str = "system:bootstrappers:openyurt:tenants";
-/// What the name of a node's user begins with.
+/// Prefix of the user names of nodes.
 pub const PREFIX: &str = "system:node:";
-/// Where nodes say that they live.
+/// Namespace of the heartbeat Leases of nodes.
 pub const LEASES: &str = "kube-node-lease";
-/// Annotation of a tenant's Node: certificates issued before this time are of an earlier machine of its name.
+/// Annotation of a tenant's Node: certificates issued before this time belong to an earlier machine of the same name.
 const NOT_BEFORE: &str = "longshore.dev/certificates-not-before";
-/// Annotation of a pod that stands for one that a node runs of its own accord.
+/// Annotation of a mirror pod, the API object of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The name of the node that `user` is; `None` for everybody else.
+/// Returns the node name of `user`; `None` if the user is not a node.
 pub fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix(PREFIX)?;
     user.in_group(NODES).then_some(name)
 }
 
-/// Names of tenants' nodes that joined before names began with the tenant's id; each value begins with the id. Only the platform writes it.
+/// Tenants' nodes named before names began with the tenant's id. Values begin with the id. Only the platform writes this ConfigMap.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct OlderNodes {
     data: BTreeMap<String, String>,
 }
 
-/// The id of the tenant whose node this is: the recorded one of an older node, which could choose its name freely, else the one with which
-/// the name begins.
+/// Returns the id of the tenant that owns the node: the recorded id of an older node, whose name was free to choose, else the prefix of the
+/// name.
 pub fn tenant_of(store: &Store, node: &str) -> Option<String> {
     let is_id = |id: &&str| id.parse::<UserId>().is_ok();
     if let Some(map) = store.get("configmaps", "longshore-system", "node-names")
@@ -71,11 +71,11 @@ pub fn is_tenants(store: &Store, user: &User) -> bool {
     node_of(user).is_some_and(|node| tenant_of(store, node).is_some())
 }
 
-/// Why the credentials of a tenant's node are void for this request: its tenant's namespace, which has the tenant's id for its name, is gone or
-/// going; or its Node is gone. A certificate cannot be revoked, so every request is checked.
+/// Returns why the credentials of a tenant's node are revoked for this request: the tenant's namespace, named by the tenant's id, is
+/// missing or terminating, or the Node is missing. A certificate cannot be revoked, so every request is checked.
 ///
-/// A tenant's node does not register itself: its Node exists before its certificate, and is created again by the platform if it was deleted by
-/// mistake. Without a Node the machine may still find out that it is gone, and delete its Lease.
+/// A tenant's node does not register itself: its Node exists before its certificate, and the platform creates it again if it was deleted by
+/// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
     if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.deleting) {
@@ -90,18 +90,19 @@ pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'sta
     (!is_farewell && store.get("nodes", "", node).is_none()).then_some("the Node of this name is gone")
 }
 
-/// Whether a certificate issued at `issued` (Unix seconds) is one of an earlier node of the same name: the Node's annotation [`NOT_BEFORE`] names
-/// a later time. A Node without a readable one accepts all certificates: the machine of a Node that was deleted by mistake keeps its own.
+/// Whether a certificate issued at `issued` (Unix seconds) belongs to an earlier node of the same name: the Node's annotation
+/// [`NOT_BEFORE`] is later. A Node without a valid annotation accepts all certificates, so that a Node deleted by mistake does not lock its
+/// machine out.
 pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
     let Some(name) = node_of(user).filter(|name| tenant_of(store, name).is_some()) else { return false };
     let Some(node) = store.get("nodes", "", name) else { return false };
-    // Every request of a tenant's node asks this, and a Node can be large. One that does not fit its kind reads as empty.
+    // Called for every request of a tenant's node, and a Node can be large: only the view is decoded. An invalid Node has an empty view.
     let node = node.view::<Node>();
     let since = node.metadata.annotations.get(NOT_BEFORE).and_then(|since| since.parse::<Timestamp>().ok());
     node.metadata.name != name || since.is_some_and(|since| issued < since.as_second())
 }
 
-/// What is related to a node through its pods.
+/// Kinds of objects that are related to a node through its pods.
 #[derive(Clone, Copy)]
 enum Related {
     Account,
@@ -112,14 +113,14 @@ enum Related {
     Volume,
 }
 
-/// Why not; empty where there is nothing to say.
+/// `Err` with the reason for the refusal, which may be empty.
 type Decision = Result<(), String>;
 
 fn no(why: &str) -> Decision {
     Err(why.to_owned())
 }
 
-/// Whether `node` may do what is `asked`. A no leaves it to the roles.
+/// Whether `node` may do what is `asked`. A refusal falls through to RBAC.
 pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
     if node.is_empty() {
         return Err(format!("unknown node for user {}", crate::go::quote(PREFIX)));
@@ -145,14 +146,14 @@ pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
         ("storage.k8s.io", "csinodes") => question.csi_node(),
         ("", "nodes") => question.node(),
         ("", "pods") => question.pod(),
-        // A tenant's node would learn of the tokens that others send it, and who may do what.
+        // A tenant's node could otherwise learn tokens that clients send to it, and other users' permissions.
         ("authentication.k8s.io", "tokenreviews") if tenant_of(store, node).is_some() => {
             no("a tenant's node cannot review tokens")
         }
         ("authorization.k8s.io", "localsubjectaccessreviews") if tenant_of(store, node).is_some() => {
             no("a tenant's node can only review access to itself")
         }
-        // Nothing relates them to a node here: neither attachments nor devices are simulated.
+        // No such object is related to a node: neither attachments nor devices are simulated.
         ("storage.k8s.io", "volumeattachments")
         | ("resource.k8s.io", "resourceclaims" | "resourceslices")
         | ("certificates.k8s.io", "podcertificaterequests") => question.unrelated(),
@@ -160,7 +161,7 @@ pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
     }
 }
 
-/// What all nodes may alike: the role as it was shipped, whatever has become of it since.
+/// Checks the default role `system:node`, whatever the stored one says.
 fn by_role(asked: &Attributes) -> Decision {
     static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
     let rules = RULES.get_or_init(|| {
@@ -178,7 +179,7 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// One object, in one of the ways of reading.
+    /// Allows reads of a single related object.
     fn read(&self, what: Related) -> Decision {
         if !matches!(self.asked.verb.as_str(), "get" | "list" | "watch") {
             return no("can only read resources of this type");
@@ -226,7 +227,7 @@ impl Question<'_> {
         self.related(Related::Account)
     }
 
-    /// The object of the node's own name; that of a new one is looked at when it is known.
+    /// Allows the object with the node's own name. A create has no name yet, and admission checks it.
     fn own(&self, refusal: &str) -> Decision {
         if self.asked.verb == "create" || self.asked.name == self.node { Ok(()) } else { no(refusal) }
     }
@@ -282,7 +283,7 @@ impl Question<'_> {
     }
 }
 
-/// The node to which a selector of fields narrows a list of pods.
+/// Returns the node name in a field selector of pods.
 pub fn in_field_selector(selector: &str) -> Option<&str> {
     let terms = selector.split(',').filter(|term| !term.contains("!="));
     terms.filter_map(|term| term.split_once('=')).find_map(|(key, value)| {
@@ -290,7 +291,7 @@ pub fn in_field_selector(selector: &str) -> Option<&str> {
     })
 }
 
-/// The same of a review's selector, which may be taken apart already.
+/// Returns the node name in the field selector of a review, raw or parsed.
 pub fn in_reviewed_selector(selector: &Value) -> Option<&str> {
     let of_requirement = |one: &'_ Value| {
         let values = super::items(one, "values");

@@ -1,10 +1,10 @@
-//! Keys and certificates of one cluster, in the folder `pki/` of its data.
+//! Keys and certificates of one cluster, in the directory `pki/` of its data.
 //!
-//! Made once, on the first start, all together: the folder appears complete or not at all. Later starts
-//! read it; only the two leaf certificates are made anew, when they near their end or lack a name. The
-//! `kubeconfig` command reads the same files without a server. Keys are P-256, files are for their owner only.
+//! The first start creates all files at once: the directory appears complete or not at all. Later starts read it and renew only the two
+//! leaf certificates, when they near their expiration or lack a name. The `kubeconfig` command reads the same files without a server. Keys
+//! are P-256; files are readable by their owner only.
 //!
-//! Always true: every private key belongs to the certificate beside it, or opening fails and says which file.
+//! Invariant: every private key matches its certificate; opening fails otherwise and names the file.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -32,10 +32,10 @@ use super::jwt::SigningKey;
 const DAY: u64 = 24 * 60 * 60;
 const CA_DAYS: u64 = 3650;
 const LEAF_DAYS: u64 = 730;
-/// A leaf with less than this left is made anew at the next start.
+/// A leaf certificate with less than this left is renewed at the next start.
 const RENEW_DAYS: u64 = 365;
 
-/// Names under which pods and people on the same machine reach the server.
+/// Names under which pods and local clients reach the server.
 const SERVER_NAMES: [&str; 8] = [
     "localhost",
     "kubernetes",
@@ -63,7 +63,7 @@ pub enum PkiError {
 
 type Result<T> = std::result::Result<T, PkiError>;
 
-/// The opened folder.
+/// The opened directory.
 pub struct Pki {
     ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -79,8 +79,7 @@ struct Leaf {
 }
 
 impl Pki {
-    /// Opens `dir`, making what is not there. The server's certificate also covers `extra_names`
-    /// (host names or addresses).
+    /// Opens `dir`, creating missing files. The server's certificate also covers `extra_names` (host names or addresses).
     pub fn open(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<Self> {
         if !dir.exists() {
             make(dir, extra_names, now)?;
@@ -92,7 +91,7 @@ impl Pki {
         Self::assemble(dir, issuer, ca_pem)
     }
 
-    /// Without a folder: gone with the process.
+    /// Creates keys and certificates in memory only.
     pub fn in_memory(extra_names: &[String], now: Timestamp) -> Result<Self> {
         let files = pems(extra_names, now)?;
         let text = |name: &str| {
@@ -110,7 +109,7 @@ impl Pki {
         Ok(Self { ca_pem, issuer, server: leaf("server"), admin: leaf("admin"), signing: Arc::new(signing) })
     }
 
-    /// Reads what an earlier start has made, and writes nothing.
+    /// Reads the files of an earlier start; writes nothing.
     pub fn read(dir: &Path) -> Result<Self> {
         let (issuer, ca_pem) = read_issuer(dir)?;
         Self::assemble(dir, issuer, ca_pem)
@@ -134,22 +133,22 @@ impl Pki {
         })
     }
 
-    /// The authority's certificate, as PEM: `ca.crt` wherever Kubernetes wants one.
+    /// The CA certificate as PEM, the content of `ca.crt`.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The authority itself, for signing.
+    /// The CA, for signing.
     pub(crate) fn issuer(&self) -> &Issuer<'static, KeyPair> {
         &self.issuer
     }
 
-    /// The key that signs tokens of ServiceAccounts.
+    /// The signing key of `ServiceAccount` tokens.
     pub fn signing_key(&self) -> Arc<SigningKey> {
         self.signing.clone()
     }
 
-    /// TLS for the listener: clients may show a certificate of our authority, and need not.
+    /// TLS configuration of the listener: client certificates of the CA are optional.
     pub fn server_config(&self) -> Result<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut roots = rustls::RootCertStore::empty();
@@ -177,7 +176,7 @@ impl Pki {
             STANDARD.encode(&self.admin.certificate),
             STANDARD.encode(&self.admin.key),
         );
-        // A JSON string is also a YAML string: the address cannot break out of its line.
+        // A JSON string is also a YAML string, so that the address cannot break out of its line.
         let url = serde_json::Value::from(url);
         format!(
             "apiVersion: v1\n\
@@ -204,7 +203,7 @@ fn certificate_of(pem: &str) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| damaged(Path::new("certificate"), error))
 }
 
-/// A moment as the certificate library wants it.
+/// Converts a timestamp to the type of the certificate library.
 macro_rules! moment {
     ($at:expr) => {
         rcgen::date_time_ymd(1970, 1, 1)
@@ -212,8 +211,7 @@ macro_rules! moment {
     };
 }
 
-/// Sets when a certificate is valid, with an hour behind us for clocks that lag, and a serial number that
-/// no other certificate has.
+/// Sets validity, with one hour before `now` for clocks that lag, and a random serial number.
 pub(crate) fn set_validity(params: &mut CertificateParams, now: Timestamp, lasting: Duration) {
     let seconds = now.as_second();
     let ends = seconds.saturating_add(i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX));
@@ -252,14 +250,14 @@ fn admin_params() -> CertificateParams {
     params
 }
 
-/// Fills a folder beside `dir` and gives it the name when it is complete.
+/// Fills a temporary directory next to `dir` and renames it when it is complete.
 fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
     let unfinished = dir.with_extension("new");
     let failed = |file: &Path| {
         let file = file.to_owned();
         move |source| PkiError::Write { file, source }
     };
-    // What an interrupted start has left is worth nothing.
+    // Removes the incomplete directory of an interrupted start.
     match fs::remove_dir_all(&unfinished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&unfinished)(error)),
         _ => {}
@@ -274,7 +272,7 @@ fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed(parent))
 }
 
-/// Everything that the folder holds, by file name.
+/// Creates the content of all files, by file name.
 fn pems(extra_names: &[String], now: Timestamp) -> Result<Vec<(String, String)>> {
     let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(PkiError::Make);
     let ca_key = new_key()?;
@@ -311,7 +309,7 @@ fn signed(
     Ok(params.signed_by(key, issuer).map_err(PkiError::Make)?.pem())
 }
 
-/// Makes a leaf certificate anew, for the same key, if it ends soon or lacks a name.
+/// Renews a leaf certificate with the same key if it expires soon or lacks a name.
 fn renew(
     dir: &Path,
     name: &str,
@@ -343,7 +341,7 @@ fn renew(
         return Ok(());
     }
     let unfinished = file.with_extension("crt.new");
-    // What an interrupted start has left is in the way: files are only ever created.
+    // Removes the file of an interrupted start: files are only ever created, never overwritten.
     let _ = fs::remove_file(&unfinished);
     write(&unfinished, &signed(params, &key, issuer, now)?)?;
     fs::rename(&unfinished, &file).map_err(|source| PkiError::Write { file, source })
@@ -378,7 +376,7 @@ fn read_key(file: &Path) -> Result<KeyPair> {
     KeyPair::from_pem(&read(file)?).map_err(|error| damaged(file, error))
 }
 
-/// The certificate `<name>.crt` and the key `<name>.key`, which must belong together.
+/// Reads the certificate `<name>.crt` and the key `<name>.key`, and checks that they match.
 fn read_pair(dir: &Path, name: &str) -> Result<(String, KeyPair)> {
     let (certificate_file, key_file) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
     let pem = read(&certificate_file)?;

@@ -1,11 +1,12 @@
-//! May this user do that: RBAC over the roles and bindings in the store.
+//! RBAC authorizer over the roles and bindings in the store.
 //!
-//! Every request asks [`Authorizer::decide`]; for a node it asks `super::node` first. Roles and bindings are compiled into one
-//! [`Policy`], which follows each change of one of the four kinds; a change in one namespace leaves the others as they are
-//! (`super::rbac_sources`). Decisions are remembered for as long as the bindings on which they depend stay the same.
+//! Every request calls [`Authorizer::decide`], which calls `super::node` first for nodes. Roles and bindings are compiled into one
+//! [`Policy`], which follows changes of the four kinds; a change in one namespace leaves the others unchanged (`super::rbac_sources`).
+//! Decisions are cached as long as the bindings that they depend on are unchanged.
 //!
-//! Always true: a decision is never older than the last committed change of a role or binding.
-//! Elsewhere: what one rule says (`super::rule`), whether one may give a role (`super::escalation`).
+//! Invariant: a decision is never older than the last committed change of a role or binding.
+//!
+//! See also: a single rule (`super::rule`), privilege escalation (`super::escalation`).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -28,15 +29,14 @@ pub const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 pub const CLUSTER_ROLE_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 pub(super) const STORAGES: [&str; 4] = [ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS];
 
-/// Bytes of remembered decisions; when there are more, all are forgotten.
+/// Capacity of the decision cache in bytes. The cache is cleared when full.
 const MOST_DECISION_BYTES: usize = 16 << 20;
-/// Longer questions are not remembered.
+/// Larger keys are not cached.
 const MOST_QUESTION_BYTES: usize = 2 << 10;
-/// Counted for each decision besides its texts.
+/// Bytes counted per cached decision besides its strings.
 const DECISION_OVERHEAD: usize = 400;
 
-/// The answer, and why: `RBAC: allowed by ...`, or what went wrong on the way to a no. Mostly a no has
-/// no reason.
+/// The decision and its reason: `RBAC: allowed by ...`, or the errors met before a denial. Most denials have no reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub allowed: bool,
@@ -46,38 +46,38 @@ pub struct Decision {
 pub struct Authorizer {
     store: Arc<Store>,
     policy: ArcSwap<Policy>,
-    /// What `policy` is made from. Held while it is brought up to date, by one request for all.
+    /// Sources of `policy`. The lock is held while one request updates the policy for all.
     sources: Mutex<Option<Sources>>,
     decisions: Decisions,
 }
 
-/// All bindings with their rules, as of one version of the store.
+/// The compiled bindings, as of one version of the store.
 struct Policy {
-    /// The newest version of the store at which the four kinds were looked at.
+    /// The store version up to which changes of the four kinds are applied.
     seen: u64,
     rules: Arc<Compiled>,
 }
 
-/// Bindings with their rules. Parts that a change does not concern are shared with the next state.
+/// Bindings with their rules. Unchanged scopes are shared with the next policy.
 #[derive(Clone, Default)]
 pub(super) struct Compiled {
     pub cluster: Arc<Scope>,
     pub local: HashMap<Box<str>, Arc<Scope>>,
 }
 
-/// The bindings of a namespace, or of the whole cluster.
+/// The bindings of one namespace, or the cluster-wide ones.
 #[derive(Default)]
 pub(super) struct Scope {
     pub bindings: Vec<Binding>,
-    /// Another one for each change.
+    /// Increases with each change.
     pub generation: u64,
 }
 
-/// Remembered decisions, bounded in bytes.
+/// Decision cache, bounded in bytes.
 #[derive(Default)]
 struct Decisions {
     hasher: RandomState,
-    /// By a hash of the question; the question itself stands beside the answer and is compared.
+    /// By hash of the key. The key itself is stored with the decision and compared.
     known: RwLock<Remembered>,
 }
 
@@ -89,7 +89,7 @@ struct Remembered {
 
 struct Remembrance {
     question: Question,
-    /// Of the cluster and of the namespace. The decision counts as long as both are the present ones.
+    /// Generations of the cluster scope and of the namespace. The entry is valid while both are current.
     generations: (u64, u64),
     decision: Decision,
 }
@@ -103,21 +103,21 @@ struct Question {
 
 pub(super) struct Binding {
     spec: Arc<BindingSpec>,
-    /// The role, or why there is none.
+    /// The role, or the error that it was not found.
     role: Result<Arc<Role>, Arc<str>>,
 }
 
-/// What a binding itself says.
+/// The parsed fields of a binding.
 pub(super) struct BindingSpec {
-    /// The descriptions of its subjects, in order: `User "jane"`.
+    /// Descriptions of the subjects, in order: `User "jane"`.
     subjects: Vec<String>,
-    /// The first subject that is this user, by name.
+    /// Index of the first subject per user name.
     users: HashMap<String, usize>,
     groups: HashMap<String, usize>,
     /// `ClusterRoleBinding "x" of ClusterRole "y"`
     source: String,
     pub role_kind: String,
-    /// Of the binding; empty for a `ClusterRoleBinding`.
+    /// The binding's namespace; empty for a `ClusterRoleBinding`.
     namespace: String,
     pub role: String,
 }
@@ -130,7 +130,7 @@ enum Who {
 
 impl Authorizer {
     pub fn new(store: Arc<Store>) -> Self {
-        // No store has this version, so that the first question compiles.
+        // No store has this version, so that the first decision compiles the policy.
         let nothing = Policy { seen: u64::MAX, rules: Arc::default() };
         Self {
             store,
@@ -165,7 +165,7 @@ impl Authorizer {
         }
     }
 
-    /// The 403 unless `user` may do what is `asked`.
+    /// Returns a 403 error unless `user` may do what is `asked`.
     pub fn check(&self, user: &User, asked: &Attributes) -> Result<(), ApiError> {
         let decision = self.decide(user, asked);
         if decision.allowed { Ok(()) } else { Err(refusal(user, asked, &decision.reason)) }
@@ -176,7 +176,7 @@ impl Authorizer {
         node::is_tenants(&self.store, user)
     }
 
-    /// All rules that `user` has in `namespace` (empty: everywhere).
+    /// Returns all rules that `user` has in `namespace` (empty: cluster-wide).
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> HeldRules {
         let compiled = self.rules();
         let mut held = HeldRules::default();
@@ -189,36 +189,36 @@ impl Authorizer {
         held
     }
 
-    /// The size of the roles that `user` has in `namespace`, each counted once.
+    /// Total size of the roles that `user` has in `namespace`, each counted once.
     pub fn bytes_of_rules(&self, user: &User, namespace: &str) -> usize {
         self.rules_for(user, namespace).bytes()
     }
 
-    /// The size of a role. `namespace` is empty for a `ClusterRole`.
+    /// Size of a role. `namespace` is empty for a `ClusterRole`.
     pub fn bytes_of_role(&self, namespace: &str, name: &str) -> usize {
         self.role(namespace, name).map_or(0, |role| role.bytes())
     }
 
-    /// A role. `namespace` is empty for a `ClusterRole`.
+    /// Returns a role. `namespace` is empty for a `ClusterRole`.
     pub(super) fn role(&self, namespace: &str, name: &str) -> Option<Arc<Role>> {
         self.rules();
         let sources = self.sources.lock();
         sources.as_ref()?.role(namespace, name)
     }
 
-    /// The newest compiled rules.
+    /// Returns the compiled rules, updated to the current store version.
     fn rules(&self) -> Arc<Compiled> {
         let policy = self.policy.load();
         if policy.seen == self.store.version() {
             return policy.rules.clone();
         }
         let mut sources = self.sources.lock();
-        // Whoever held the lock may have done the work.
+        // Another request may have updated the policy while this one waited for the lock.
         let (policy, version) = (self.policy.load(), self.store.version());
         if policy.seen == version {
             return policy.rules.clone();
         }
-        // `version` was read before the roles are: at worst the next question looks again.
+        // `version` is read before the roles: at worst the next decision updates again.
         let rules = match &mut *sources {
             Some(known) => known.follow(&self.store, &policy.rules),
             none => {
@@ -238,7 +238,7 @@ impl Authorizer {
 }
 
 impl Compiled {
-    /// The bindings that bind `user`, each with the description of the first subject that fits.
+    /// Returns the bindings of `user`, each with the description of the first matching subject.
     fn of<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = (&'a Binding, &'a str)> {
         let local = self.local.get(namespace).filter(|_| !namespace.is_empty());
         let local = local.into_iter().flat_map(|scope| &scope.bindings);
@@ -249,7 +249,7 @@ impl Compiled {
             .filter_map(|binding| Some((binding, binding.spec.subject(user)?)))
     }
 
-    /// The generations on which decisions in `namespace` depend.
+    /// Returns the generations on which decisions in `namespace` depend.
     fn generations(&self, namespace: &str) -> (u64, u64) {
         (self.cluster.generation, self.local.get(namespace).map_or(0, |scope| scope.generation))
     }
@@ -272,7 +272,7 @@ impl Compiled {
 }
 
 impl Question {
-    /// The bytes of its texts.
+    /// Size of the key's strings in bytes.
     fn size(user: &User, asked: &Attributes) -> usize {
         let Attributes { verb, group, version, resource, subresource, namespace, name, on_node, path } =
             asked;
@@ -347,14 +347,14 @@ impl BindingSpec {
         }
     }
 
-    /// The first subject that is `user`, described.
+    /// Describes the first subject that matches `user`.
     fn subject(&self, user: &User) -> Option<&str> {
         let groups = user.groups.iter().filter_map(|group| self.groups.get(group));
         let first = groups.chain(self.users.get(&user.name)).min()?;
         self.subjects.get(*first).map(String::as_str)
     }
 
-    /// The binding with the rules of its role.
+    /// Returns the binding with its role.
     pub fn resolve(self: &Arc<Self>, roles: &Roles) -> Binding {
         let from = if self.role_kind == "Role" { self.namespace.as_str() } else { "" };
         let resolved = match self.role_kind.as_str() {
@@ -371,7 +371,7 @@ impl BindingSpec {
     }
 }
 
-/// Who a subject is, and its description. A ServiceAccount without a namespace is one of the binding's own.
+/// Parses a subject and its description. A `ServiceAccount` without a namespace is in the binding's namespace.
 fn subject_of(subject: &Value, binding_namespace: &str) -> (Who, String) {
     let (kind, name) = (text(subject, "kind"), text(subject, "name"));
     let (who, shown) = match kind {
@@ -392,7 +392,7 @@ fn subject_of(subject: &Value, binding_namespace: &str) -> (Who, String) {
     (who, format!("{kind} {}", quote(&shown)))
 }
 
-/// `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`
+/// Returns the message `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`.
 pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
     let who = quote(&user.name);
     let message = if asked.is_resource() {
@@ -406,19 +406,19 @@ pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
     } else {
         format!("User {who} cannot {} path {}", asked.verb, quote(&asked.path))
     };
-    // Nothing that a browser could take for HTML.
+    // Escapes HTML, as Kubernetes does.
     message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// The 403 for what was asked; `reason` is the decision's.
+/// Returns the 403 error for `asked`; `reason` is that of the decision.
 pub fn refusal(user: &User, asked: &Attributes, reason: &str) -> ApiError {
     let message = forbidden_message(user, asked);
     let why = if reason.is_empty() { message } else { format!("{message}: {reason}") };
     ApiError::forbidden(&asked.group, &asked.resource, &asked.name, why)
 }
 
-/// The name that a list or watch is about: `metadata.name=<name>` among the terms of its field selector.
-/// Rules with `resourceNames` let such a request through.
+/// Returns the name in the field selector of a list or watch: the term `metadata.name=<name>`. Rules with `resourceNames` allow such
+/// requests.
 pub fn name_in_field_selector(selector: &str) -> Option<&str> {
     let terms = selector.split(',').filter(|term| !term.contains("!="));
     let name = terms.filter_map(|term| term.split_once('=')).find_map(|(key, value)| {
@@ -435,7 +435,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::store::{Change, Expect, Key, Op};
 
-    /// Writes an RBAC object over whatever is there.
+    /// Creates or replaces an RBAC object.
     pub async fn put(store: &Store, object: Value) {
         let storage = match object["kind"].as_str().unwrap() {
             "Role" => ROLES,
@@ -504,7 +504,7 @@ pub(crate) mod tests {
             }
         }
 
-        // A change of a role, and the end of a binding, count at once.
+        // Changes of a role and deletion of a binding take effect immediately.
         let jane = User::named("jane", &[]);
         put(&store, json!({"kind": "Role", "metadata": {"name": "r", "namespace": "a"}, "rules": []})).await;
         assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
@@ -540,7 +540,7 @@ pub(crate) mod tests {
         assert!(!authorizer.decide(&jane, &asked("get", "pods", "a")).allowed);
         assert!(authorizer.decide(&jane, &asked("get", "pods", "b")).allowed);
 
-        // Nobody waits until a large role is read but those who are bound to it.
+        // Only users who are bound to a large role wait until it is parsed.
         let is_read = |namespace: &str| {
             authorizer.rules().local[namespace].bindings[0].role.as_ref().is_ok_and(|role| role.is_read())
         };
@@ -556,7 +556,7 @@ pub(crate) mod tests {
         assert!(is_read("a"));
         let after = authorizer.rules();
 
-        // A ClusterRole concerns the namespaces that refer to it.
+        // A `ClusterRole` affects the namespaces that refer to it.
         put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "c"}, "rules": rules})).await;
         let last = authorizer.rules();
         assert!(Arc::ptr_eq(&after.local["a"], &last.local["a"]));

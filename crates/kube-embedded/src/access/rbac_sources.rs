@@ -1,7 +1,8 @@
-//! Roles and bindings as they are stored, and the compiled policy that follows their changes.
+//! Stored roles and bindings, and incremental compilation of the policy.
 //!
-//! A role or binding of a namespace concerns that namespace only: its bindings are compiled anew from the stored objects,
-//! everything else is shared with the policy before. A changed object is parsed once, a role not before it is needed. A ClusterRole concerns the bindings that refer to it.
+//! A change of a role or binding in a namespace affects that namespace only: its bindings are compiled again, everything else is shared
+//! with the previous policy. A changed binding is parsed once; a role is parsed at first use. A change of a `ClusterRole` affects the
+//! bindings that refer to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -16,8 +17,8 @@ use crate::store::{Event, EventKind, Object, Store, Watch};
 /// Roles by namespace (empty for `ClusterRoles`) and name.
 pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<Role>>>;
 
-/// A stored role. Its rules are read when the first decision needs them, so that a large role delays those who are bound to it, and not
-/// everybody who waits for the policy.
+/// A stored role. Its rules are parsed at the first decision that needs them, so that a large role delays only the users bound to it, and
+/// not every request that waits for the policy.
 pub(super) struct Role {
     object: Arc<Object>,
     rules: OnceLock<IndexedRules>,
@@ -43,7 +44,7 @@ impl Role {
     }
 }
 
-/// What the policy is made from.
+/// The stored objects from which the policy is compiled.
 pub(super) struct Sources {
     watches: [Watch; 4],
     roles: Roles,
@@ -52,16 +53,16 @@ pub(super) struct Sources {
     generation: u64,
 }
 
-/// What a batch of changes concerns.
+/// The scopes and roles that a batch of changes affects.
 #[derive(Default)]
 struct Affected {
-    /// Namespaces; empty for the cluster.
+    /// Namespaces; empty for the cluster scope.
     scopes: HashSet<Box<str>>,
     cluster_roles: HashSet<Box<str>>,
 }
 
 impl Sources {
-    /// Reads everything.
+    /// Reads all objects and compiles them.
     pub fn read(store: &Arc<Store>) -> (Self, Compiled) {
         let mut snapshots = Vec::with_capacity(STORAGES.len());
         let watches = STORAGES.map(|storage| {
@@ -81,17 +82,17 @@ impl Sources {
         (sources, compiled)
     }
 
-    /// A role. `namespace` is empty for a `ClusterRole`.
+    /// Returns a role. `namespace` is empty for a `ClusterRole`.
     pub fn role(&self, namespace: &str, name: &str) -> Option<Arc<Role>> {
         self.roles.get(namespace)?.get(name).cloned()
     }
 
-    /// The policy after the changes since the last call.
+    /// Returns the policy after the changes since the last call.
     pub fn follow(&mut self, store: &Arc<Store>, before: &Arc<Compiled>) -> Arc<Compiled> {
         let mut affected = Affected::default();
         for (at, storage) in STORAGES.into_iter().enumerate() {
             loop {
-                // Does not wait: there are events, or it is pending.
+                // Never waits: the future is ready if there are events, else pending.
                 match self.watches[at].next().now_or_never() {
                     None => break,
                     Some(Ok(events)) => {
@@ -100,7 +101,7 @@ impl Sources {
                         }
                     }
                     Some(Err(_)) => {
-                        // Older changes are forgotten.
+                        // The watch is too old: read everything again.
                         let generation = self.generation;
                         let (mut read, _) = Self::read(store);
                         read.generation = generation;
@@ -148,7 +149,7 @@ impl Sources {
         }
     }
 
-    /// Adds the namespaces with bindings to changed ClusterRoles.
+    /// Adds the namespaces with bindings to changed `ClusterRoles`.
     fn add_referring(&self, affected: &mut Affected) {
         if affected.cluster_roles.is_empty() {
             return;
@@ -163,7 +164,7 @@ impl Sources {
         }
     }
 
-    /// The policy with these scopes compiled anew.
+    /// Returns the policy with these scopes compiled again.
     fn compile(&mut self, before: &Compiled, scopes: HashSet<Box<str>>) -> Compiled {
         let mut compiled = before.clone();
         for namespace in scopes {

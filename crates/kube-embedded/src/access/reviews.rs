@@ -1,7 +1,7 @@
-//! Questions about access, asked as objects: may somebody, may I, what may I, who am I.
+//! Access reviews: `SubjectAccessReview` and its variants, `SelfSubjectRulesReview`, `SelfSubjectReview`.
 //!
-//! Each function takes the posted object (decoded and defaulted) and gives the object to answer with
-//! (201). Nothing is stored. `TokenReview` is in `super::tokens`.
+//! Each function takes the posted object (decoded and defaulted) and returns the object of the response (201). Nothing is stored.
+//! `TokenReview` is in `super::tokens`.
 
 use serde_json::{Map, Value, json};
 
@@ -14,18 +14,18 @@ use crate::selector::{FieldSelector, Labels};
 
 const GROUP: &str = "authorization.k8s.io";
 
-/// Which of the access reviews.
+/// The kind of access review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// `SubjectAccessReview`: about anybody.
+    /// `SubjectAccessReview`: about any user.
     Any,
-    /// `LocalSubjectAccessReview`: about anybody, in this namespace (of the path).
+    /// `LocalSubjectAccessReview`: about any user, in this namespace (from the path).
     Local(&'a str),
     /// `SelfSubjectAccessReview`: about the caller.
     Own,
 }
 
-/// `SubjectAccessReview`, `LocalSubjectAccessReview` and `SelfSubjectAccessReview`.
+/// Answers `SubjectAccessReview`, `LocalSubjectAccessReview` and `SelfSubjectAccessReview`.
 pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut review: Value) -> Result<Value> {
     let namespace = match scope {
         Scope::Local(namespace) => {
@@ -41,7 +41,7 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
     };
     let errors = complaints(&review, scope, namespace);
     if !errors.is_empty() {
-        // Kubernetes leaves the kind out here.
+        // Kubernetes omits the kind here.
         return Err(ApiError::invalid(GROUP, "", "", &errors));
     }
     let spec = &review["spec"];
@@ -116,7 +116,7 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors 
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let at = Path::new("spec");
-    // The refusal quotes the Go structure, whose fields have no JSON names.
+    // The error quotes the Go structure, whose fields have no JSON names.
     let quoted_path = || json!({ "Path": text(path, "path"), "Verb": text(path, "verb") });
     let mut errors = FieldErrors::new();
     if !resource.is_null() && !path.is_null() {
@@ -200,7 +200,7 @@ fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut F
     }
 }
 
-/// RBAC does not look at selectors, but a selector that cannot be read is reported.
+/// Reports selectors that cannot be parsed. RBAC ignores selectors otherwise.
 fn evaluation_error(resource: &Value) -> Option<String> {
     let raw = |name: &str| text(&resource[name], "rawSelector");
     let odd = |name: &str, known: &[&str]| {
@@ -218,11 +218,11 @@ fn evaluation_error(resource: &Value) -> Option<String> {
     (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// Values of the rules that a review lists, and the bytes of these rules.
+/// Limits of the rules in one response: number of values, and bytes.
 const MOST_VALUES: usize = 60_000;
 const MOST_RULE_BYTES: usize = 4 << 20;
 
-/// `SelfSubjectRulesReview`: the rules of the caller in one namespace. When there are too many, the first ones.
+/// Answers `SelfSubjectRulesReview`: the caller's rules in one namespace, truncated to the limits.
 pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
     let namespace = text(&review["spec"], "namespace");
     if namespace.is_empty() {
@@ -230,7 +230,7 @@ pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<V
     }
     let held = authorizer.rules_for(caller, namespace);
     let mut errors = Vec::new();
-    // What a node may depends on its pods and is no list of rules.
+    // The node authorizer depends on pods and cannot be listed as rules.
     if super::node::node_of(caller).is_some() {
         errors.push("node authorizer does not support user rule resolution".to_owned());
     }
@@ -265,7 +265,7 @@ pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<V
     Ok(answer)
 }
 
-/// `SelfSubjectReview`: who the server takes the caller for.
+/// Answers `SelfSubjectReview`: the caller as authenticated.
 pub fn whoami(caller: &User, clock: &dyn Clock) -> Value {
     json!({
         "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",

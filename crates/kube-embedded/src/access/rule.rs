@@ -1,6 +1,6 @@
-//! One rule of a role: which requests it allows, and the parts of which it consists.
+//! One RBAC rule: the requests it allows, and the parts into which it can be split.
 //!
-//! `rule_index` asks whether a rule allows a request, `held_rules` takes rules apart.
+//! `rule_index` evaluates rules for requests, `held_rules` splits them.
 
 use std::slice::from_ref;
 
@@ -22,12 +22,12 @@ fn has(set: &[String], one: &str) -> bool {
     set.iter().any(|s| s == one)
 }
 
-/// `*` or the thing itself.
+/// Whether the set contains `*` or the value.
 fn admits(set: &[String], one: &str) -> bool {
     set.iter().any(|s| s == "*" || s == one)
 }
 
-/// `/a/*` contains `/a/b`; without a star only itself.
+/// Whether `owner` covers `path`: `/a/*` covers `/a/b`; without a star only itself.
 pub(super) fn url_covers(owner: &str, path: &str) -> bool {
     owner == path || owner.ends_with('*') && path.starts_with(owner.trim_end_matches('*'))
 }
@@ -43,12 +43,12 @@ impl Rule {
         }
     }
 
-    /// The `rules` of a Role or `ClusterRole`.
+    /// Returns the `rules` of a Role or `ClusterRole`.
     pub fn of_role(role: &Value) -> Vec<Self> {
         super::items(role, "rules").iter().map(Self::from_value).collect()
     }
 
-    /// `*` on everything, as two rules: resources and paths.
+    /// Returns `*` on everything, as two rules: resources and non-resource URLs.
     pub fn everything() -> Vec<Self> {
         let star = || vec!["*".to_owned()];
         vec![
@@ -57,7 +57,7 @@ impl Rule {
         ]
     }
 
-    /// Whether the request is one that this rule allows.
+    /// Whether this rule allows the request.
     pub fn allows(&self, asked: &Attributes) -> bool {
         if !admits(&self.verbs, &asked.verb) {
             return false;
@@ -70,27 +70,27 @@ impl Rule {
             && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
     }
 
-    /// About how many bytes the rule is as JSON.
+    /// Approximate size of the rule as JSON, in bytes.
     pub fn bytes(&self) -> usize {
         const RULE: usize = 64;
         const VALUE: usize = 3;
         self.values().fold(RULE, |bytes, value| bytes.saturating_add(value.len()).saturating_add(VALUE))
     }
 
-    /// The values of all lists.
+    /// Returns the values of all lists.
     pub fn values(&self) -> impl Iterator<Item = &String> {
         let Self { verbs, api_groups, resources, resource_names, non_resource_urls } = self;
         [verbs, api_groups, resources, resource_names, non_resource_urls].into_iter().flatten()
     }
 
-    /// Combinations of [`Self::objects`] and [`Self::urls`] with verbs.
+    /// Number of combinations of [`Self::objects`] and [`Self::urls`] with verbs.
     pub fn part_count(&self) -> usize {
         let objects = self.api_groups.len().saturating_mul(self.resources.len());
         let named = objects.saturating_mul(self.resource_names.len().max(1));
         named.saturating_add(self.non_resource_urls.len()).saturating_mul(self.verbs.len())
     }
 
-    /// The rule as one part.
+    /// Returns the rule as one part.
     pub fn whole(&self) -> Part<'_> {
         Part {
             verbs: &self.verbs,
@@ -101,7 +101,7 @@ impl Rule {
         }
     }
 
-    /// Parts with one API group, one resource and at most one name each, and no verbs.
+    /// Returns the parts with one API group, one resource and at most one name each, without verbs.
     pub fn objects(&self) -> impl Iterator<Item = Part<'_>> {
         let no_name = self.resource_names.is_empty().then_some(&[][..]);
         let names = move || no_name.into_iter().chain(self.resource_names.iter().map(from_ref));
@@ -113,12 +113,12 @@ impl Rule {
         })
     }
 
-    /// Parts with one path each, and no verbs.
+    /// Returns the parts with one URL each, without verbs.
     pub fn urls(&self) -> impl Iterator<Item = Part<'_>> {
         self.non_resource_urls.iter().map(|url| Part { urls: from_ref(url), ..Part::default() })
     }
 
-    /// As an entry of `resourceRules` of a `SelfSubjectRulesReview`, if it is about resources.
+    /// Returns the entry of `resourceRules` in a `SelfSubjectRulesReview`; `None` if the rule is not about resources.
     pub fn resource_rule(&self) -> Option<Value> {
         let mut rule = Map::new();
         rule.insert("verbs".to_owned(), self.verbs.clone().into());
@@ -135,14 +135,14 @@ impl Rule {
         (!self.resources.is_empty()).then_some(Value::Object(rule))
     }
 
-    /// As an entry of `nonResourceRules`, if it is about paths.
+    /// Returns the entry of `nonResourceRules`; `None` if the rule is not about URLs.
     pub fn path_rule(&self) -> Option<Value> {
         (!self.non_resource_urls.is_empty())
             .then(|| json!({ "verbs": self.verbs, "nonResourceURLs": self.non_resource_urls }))
     }
 }
 
-/// `*`, the resource with its subresource, or `*/<subresource>`.
+/// Whether a rule's resource matches: `*`, the resource with its subresource, or `*/<subresource>`.
 fn resource_matches(rule: &str, asked: &Attributes) -> bool {
     if rule == "*" {
         return true;
@@ -155,7 +155,7 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
     }
 }
 
-/// A part of a rule: some of its values.
+/// A part of a rule: a subset of its values.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part<'a> {
     pub verbs: &'a [String],
@@ -170,12 +170,12 @@ impl<'a> Part<'a> {
         Self { verbs: from_ref(verb), ..self }
     }
 
-    /// `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`
+    /// Formats the part as `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
     pub fn describe(&self) -> String {
         self.describe_with(self.verbs)
     }
 
-    /// The same with other verbs.
+    /// Like [`Self::describe`], with other verbs.
     pub fn describe_with(&self, verbs: &[impl AsRef<str>]) -> String {
         let parts = [
             ("APIGroups", self.groups),
@@ -197,7 +197,8 @@ pub(super) mod tests {
     use super::*;
 
     pub fn rule(text: &str) -> Rule {
-        // verbs groups resources [names], comma-separated; `-` is the core group; a path stands for all three.
+        // Notation: verbs, groups, resources and names, comma-separated; `-` is the core group; a path replaces groups, resources and
+        // names.
         let parts: Vec<&str> = text.split(' ').collect();
         let list = |at: usize| -> Vec<String> {
             let words = parts.get(at).into_iter().flat_map(|p| p.split(','));

@@ -1,9 +1,11 @@
-//! The rules of one role, indexed by their values: a question costs a few lookups, however many rules and values the role has.
+//! The rules of one role, indexed by value: a decision takes a few lookups, however many rules and values the role has.
 //!
-//! For each of verbs, API groups, resources and names, the index knows the rules in which a value stands. The rules that allow a request
-//! are the intersection of these sets, computed on bits. Sets of more than a few rules are kept as bits, which takes no more memory than the list.
+//! For each of verbs, API groups, resources and names, the index maps a value to the rules that contain it. The rules that allow a request
+//! are the intersection of these sets, computed on bit sets. Sets of more than a few rules are stored as bits, which takes no more memory
+//! than the list.
 //!
-//! Invariant: [`IndexedRules::allow`] answers as [`Rule::allows`] of any rule. [`IndexedRules::covers`] counts its [`Steps`] before it takes them.
+//! Invariants: [`IndexedRules::allow`] returns whether [`Rule::allows`] is true of any rule. [`IndexedRules::covers`] counts its [`Steps`]
+//! before it takes them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use super::rule::{Part, Rule, url_covers};
 
 const BITS: usize = u64::BITS as usize;
 
-/// The rules of a role.
+/// The indexed rules of a role.
 pub(super) struct IndexedRules {
     rules: Vec<Rule>,
     verbs: Postings,
@@ -21,16 +23,16 @@ pub(super) struct IndexedRules {
     names: Postings,
     /// Rules without resource names, as bits.
     unnamed: Box<[u64]>,
-    /// Rules about paths. Only ClusterRoles have them, which tenants cannot write.
+    /// Rules about URLs. Only `ClusterRoles` have them, which tenants cannot write.
     of_paths: Vec<usize>,
 }
 
-/// The rules in which each value of one list stands.
+/// Maps each value of one list to the rules that contain it.
 struct Postings {
     list: fn(&Rule) -> &[String],
-    /// Rule and place in its list, sorted by value, then by rule.
+    /// Index of the rule and of the value in its list, sorted by value, then by rule.
     entries: Vec<(u32, u32)>,
-    /// Values that stand in many rules: the bits of these rules, by the place of the first entry.
+    /// Values of many rules: the rules as bits, by the index of the first entry.
     dense: BTreeMap<usize, Box<[u64]>>,
 }
 
@@ -58,7 +60,7 @@ impl Postings {
         Self { list, entries, dense }
     }
 
-    /// The most steps that [`Self::add`] takes for a set of `words` words.
+    /// Upper bound of the steps of [`Self::add`] for a set of `words` words.
     fn cost(&self, value: &str, words: usize) -> usize {
         let search =
             usize::try_from(self.entries.len().checked_ilog2().unwrap_or(0)).unwrap_or(0).saturating_add(1);
@@ -66,7 +68,7 @@ impl Postings {
         (value.len() / 32).saturating_add(1).saturating_mul(search).saturating_add(words.saturating_mul(2))
     }
 
-    /// Adds the rules with `value` to `found`.
+    /// Adds the rules that contain `value` to `found`.
     fn add(&self, rules: &[Rule], value: &str, found: &mut [u64]) {
         let of = |entry: &(u32, u32)| value_at(rules, self.list, *entry);
         let start = self.entries.partition_point(|entry| of(entry) < value);
@@ -102,7 +104,7 @@ fn is_set(bits: &[u64], rule: usize) -> bool {
     bits.get(rule / BITS).is_some_and(|word| (word >> (rule % BITS)) & 1 == 1)
 }
 
-/// Steps that may be taken.
+/// Remaining steps of a comparison.
 pub(super) struct Steps(usize);
 
 impl Steps {
@@ -110,7 +112,7 @@ impl Steps {
         Self(most)
     }
 
-    /// Whether so many steps more may be taken.
+    /// Takes steps; returns whether any remain afterwards.
     fn take(&mut self, steps: usize) -> bool {
         self.0 = self.0.saturating_sub(steps);
         !self.are_over()
@@ -121,7 +123,7 @@ impl Steps {
     }
 }
 
-/// Counts the steps of a question, in tests.
+/// Counts the steps of a decision, in tests.
 #[cfg(not(test))]
 const fn count(_: usize) {}
 
@@ -177,9 +179,9 @@ impl IndexedRules {
             })
     }
 
-    /// Whether one rule contains all that `wanted` allows. No when the steps are over.
+    /// Whether one rule covers all that `wanted` allows. False when the steps are used up.
     pub fn covers(&self, wanted: &Part<'_>, steps: &mut Steps) -> bool {
-        /// For the call itself.
+        /// Fixed cost of a call.
         const CALL: usize = 20;
         let words = self.unnamed.len();
         if !steps.take(words.saturating_add(CALL)) {
@@ -204,7 +206,7 @@ impl IndexedRules {
         is_left && (wanted.urls.is_empty() || self.covers_urls(wanted.urls, &left, steps))
     }
 
-    /// Whether one of the rules in `left` contains all paths.
+    /// Whether one of the rules in `left` covers all URLs.
     fn covers_urls(&self, urls: &[String], left: &[u64], steps: &mut Steps) -> bool {
         let in_left = self.of_paths.iter().filter(|at| is_set(left, **at));
         let mut in_left = in_left.filter_map(|at| self.rules.get(*at));
@@ -216,12 +218,12 @@ impl IndexedRules {
         })
     }
 
-    /// Adds the rules about a resource: `*`, the resource with its subresource, or `*/<subresource>`.
+    /// Adds the rules that match the resource: `*`, the resource with its subresource, or `*/<subresource>`.
     fn add_resources(&self, asked: &Attributes, found: &mut [u64]) {
         let mut add = |resource: &str| self.resources.add(&self.rules, resource, found);
         add("*");
         let (resource, subresource) = (&asked.resource, &asked.subresource);
-        // A review may ask about names that no resource has: a slash belongs to no resource.
+        // A review may name resources that do not exist, but a resource name never contains a slash.
         let is_name = !resource.contains('/');
         match (subresource.is_empty(), is_name) {
             (true, true) => add(resource),
@@ -236,7 +238,7 @@ impl IndexedRules {
     }
 }
 
-/// Narrows a set of rules, one value after the other.
+/// Narrows a set of rules by one list of values at a time.
 struct Narrowing<'a> {
     rules: &'a [Rule],
     left: &'a mut [u64],
@@ -245,7 +247,7 @@ struct Narrowing<'a> {
 }
 
 impl Narrowing<'_> {
-    /// Keeps the rules of `base`, and those in which one of the values stands; whether any are left.
+    /// Keeps the rules of `base` and those that contain one of the values; returns whether any are left.
     fn to(&mut self, postings: &Postings, base: &[u64], values: &[&str]) -> bool {
         let words = self.left.len();
         let cost = values.iter().fold(words, |cost, value| cost.saturating_add(postings.cost(value, words)));
@@ -268,7 +270,7 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// Steps of all questions of this thread.
+        /// Steps of all decisions of this thread.
         pub static STEPS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -300,7 +302,7 @@ pub(super) mod tests {
             rule(&["get"], &[], &["secrets"], &[]),
         ];
         rules.push(Rule { verbs: texts(&["get"]), non_resource_urls: texts(&["/a/*"]), ..Rule::default() });
-        // Enough rules for several words, and for values that stand in many of them.
+        // Enough rules for several words of bits, and for values that many rules contain.
         for n in 0..300 {
             rules.push(rule(&["watch"], &["many"], &["things"], &[&format!("n{n}")]));
         }
@@ -343,7 +345,7 @@ pub(super) mod tests {
             resource_names: many,
             non_resource_urls: Vec::new(),
         };
-        // Rules that fit in all but one respect, each in another.
+        // Rules that match in all lists but one, each in another.
         let near = |n: usize| {
             let value =
                 |at: usize, fits: &str| if n % 4 == at { "other".to_owned() } else { fits.to_owned() };

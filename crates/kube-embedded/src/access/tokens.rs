@@ -1,8 +1,7 @@
-//! Tokens of ServiceAccounts: on request, in Secrets, and questions about them.
+//! `ServiceAccount` tokens: token requests, token Secrets, `TokenReview`.
 //!
-//! [`request`] answers `serviceaccounts/<name>/token`, [`fill_token_secret`] is what the controller of
-//! token Secrets writes, [`review`] answers `TokenReview`, and [`discovery`] tells others where our public
-//! key is. Whether a token holds is decided in `super::authn`.
+//! [`request`] handles `serviceaccounts/<name>/token`, the token controller writes the result of [`fill_token_secret`], [`review`] answers
+//! `TokenReview`, and [`discovery`] is the `OpenID` discovery document. `super::authn` verifies tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,8 +23,8 @@ const DEFAULT_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
 const MOST_SECONDS: i64 = 1 << 32;
 
-/// Answers a `TokenRequest` for the ServiceAccount `name` (201). `body` is the posted object. `admit` is validating admission:
-/// as in Kubernetes it sees the request with its defaults, after static validation and before anything is signed.
+/// Answers a `TokenRequest` for the `ServiceAccount` `name` (201). `body` is the posted object. `admit` is validating admission: as in
+/// Kubernetes it gets the request with its defaults, after static validation and before the token is signed.
 pub fn request(
     store: &Store,
     key: &SigningKey,
@@ -151,8 +150,8 @@ fn bind(store: &Store, namespace: &str, account: &str, reference: &Value, privat
     Ok(())
 }
 
-/// A Secret of type `kubernetes.io/service-account-token` with `token`, `ca.crt` and `namespace` filled in;
-/// `None` if nothing is missing or it is not for this ServiceAccount.
+/// Returns a Secret of type `kubernetes.io/service-account-token` with `token`, `ca.crt` and `namespace` filled in; `None` if nothing is
+/// missing or it is not for this `ServiceAccount`.
 pub fn fill_token_secret(key: &SigningKey, account: &Value, secret: &Value, ca_pem: &str) -> Option<Value> {
     let (of, metadata) = (&account["metadata"], &secret["metadata"]);
     let annotations = &metadata["annotations"];
@@ -211,7 +210,7 @@ pub fn review(authenticator: &Authenticator, mut review: Value) -> Result<Value>
     Ok(review)
 }
 
-/// `/.well-known/openid-configuration`, for a server that is reached at `url`.
+/// Returns `/.well-known/openid-configuration` for a server at `url`.
 pub fn discovery(url: &str) -> Value {
     json!({
         "issuer": ISSUER,

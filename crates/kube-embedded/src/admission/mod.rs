@@ -1,8 +1,7 @@
-//! What is checked and filled in between the request and the store.
+//! Admission of writes, between decoding and the store.
 //!
-//! First everything that changes the object ([`mutate`]), then what only the server can give out ([`reserve`]),
-//! then, after the kind's own validation, everything that can only refuse ([`validate`]). What must be counted
-//! exactly (quota) joins the write's transaction.
+//! Steps: mutating admission ([`mutate`]), allocation of values that only the server has ([`reserve`]), and after the validation of the
+//! kind validating admission ([`validate`]). Changes of quotas are committed in the transaction of the write.
 
 pub mod defaults;
 pub mod limits;
@@ -33,7 +32,7 @@ pub enum Operation {
     Delete,
 }
 
-/// One write, as admission sees it.
+/// Attributes of a write for admission.
 pub struct Request<'a> {
     pub operation: Operation,
     pub resource: &'a Resource,
@@ -48,7 +47,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The main resource of a built-in kind.
+    /// Whether this is the main resource of a built-in kind.
     fn is(&self, group: &str, kind: &str) -> bool {
         !self.resource.is_custom()
             && self.subresource.is_empty()
@@ -57,7 +56,7 @@ impl Request<'_> {
     }
 }
 
-/// Fills in what depends on other objects of the cluster.
+/// Runs mutating admission, which sets fields that depend on other objects of the cluster.
 pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<()> {
     let store = cluster.store();
     namespace::check(store, request)?;
@@ -97,13 +96,13 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
     escalation::check(cluster.authorizer(), request, object)
 }
 
-/// What a write was given and others must not get before it is over.
+/// Values reserved for a write until it is over; dropping it releases them.
 #[must_use = "what is not held is free for others"]
 pub struct Reserved {
     _services: Option<services::Reservation>,
 }
 
-/// Gives out what only the server has: addresses and ports of Services.
+/// Allocates addresses and ports of Services.
 pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<Reserved> {
     if !request.is("", "Service") {
         return Ok(Reserved { _services: None });
@@ -116,12 +115,12 @@ pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> 
     Ok(Reserved { _services: Some(services) })
 }
 
-/// Gives an accepted CRD its names, unless others have them.
+/// Sets the status of a CRD, which accepts its names unless other CRDs have them.
 pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
     if request.resource.storage.as_ref() != CRDS {
         return;
     }
-    // What is never stored is never given its names, either.
+    // A dry run accepts no names.
     if !request.dry_run {
         let stored = cluster.store().list(CRDS, None).objects;
         let others: Vec<Value> = stored
@@ -136,7 +135,7 @@ pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
     }
 }
 
-/// Refuses what must not be; answers the changes that must be committed with the write.
+/// Runs validating admission; returns the changes to commit with the write.
 pub fn validate(
     cluster: &Cluster,
     request: &Request<'_>,
@@ -174,7 +173,8 @@ pub fn validate(
     }
 }
 
-/// Asks the `ValidatingAdmissionPolicies` alone: all that applies to requests that store nothing, such as a `TokenRequest`.
+/// Evaluates `ValidatingAdmissionPolicies` only. No other validating admission applies to requests that store nothing, such as a
+/// `TokenRequest`.
 pub fn evaluate_policies(
     cluster: &Cluster,
     request: &Request<'_>,
@@ -191,7 +191,7 @@ pub fn evaluate_policies(
     Ok(())
 }
 
-/// What must be committed with the removal of an object.
+/// Returns the changes to commit with the removal of an object.
 pub fn on_delete(cluster: &Cluster, request: &Request<'_>) -> Vec<Change> {
     quota::charge(cluster.store(), request, None, cluster.clock().now()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The ResourceQuota plugin: limits what a namespace may hold.
+//! The `ResourceQuota` plugin: limits the objects and resources of a namespace.
 //!
 //! Every write that changes the usage calls [`charge`], which rejects it or returns the changes of the
 //! quotas' `status.used`. They are part of the write's transaction, so two concurrent writes cannot both

@@ -1,4 +1,4 @@
-//! Requests for certificates: nodes' own are approved, approved ones are signed.
+//! The `CertificateSigningRequest` controllers: approve requests of nodes for their own certificates, and sign approved ones.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
-//! Events do not stay: one hour after they were last written they go. A namespace keeps a thousand at most, and the cluster
-//! ten thousand: beyond that the oldest Events of the owner with the most go, so that no tenant pushes out those of another. All
-//! namespaces with the same value of the first of [`Context::owner_labels`] have one owner.
+//! Event expiry: deletes Events one hour after their last write.
+//!
+//! A namespace keeps at most a thousand Events, and the cluster ten thousand. Above that the oldest Events of the owner with the most are
+//! deleted, so that no tenant displaces Events of others. All namespaces with the same value of the first label in
+//! [`Context::owner_labels`] have one owner.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,13 +21,13 @@ const NAMESPACES: &str = "namespaces";
 const KEPT_FOR: SignedDuration = SignedDuration::from_hours(1);
 const KEPT: usize = 10_000;
 const KEPT_PER_NAMESPACE: usize = 1_000;
-/// How far above the limit the number may go before it is looked at out of turn.
+/// Excess over the limit that triggers a reconcile before its interval.
 const SLACK: usize = 500;
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// Removals in one transaction.
+/// Maximum number of deletes in one transaction.
 const AT_ONCE: usize = 500;
 
-/// Who pays for the Events of a namespace.
+/// The owner to which the Events of a namespace are charged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     Group(String),
@@ -43,15 +45,15 @@ impl Owner {
     }
 }
 
-/// When an Event was last written, by the server's clock, and in which namespace.
+/// Time of an Event's last write by the server's clock, and its namespace.
 type Written<'a> = (Timestamp, &'a str);
 
-/// The places in `written` that have to go, oldest first: what is too old, the oldest of a namespace that has more than its share,
-/// and then the oldest of the owners with the most.
+/// Returns the indexes in `written` of Events to delete, oldest first: expired ones, the oldest of a namespace above its limit, and then
+/// the oldest of the owners with the most.
 fn decide(written: &[Written<'_>], now: Timestamp, owner: impl Fn(&str) -> Owner) -> Vec<usize> {
     let mut newest_first: Vec<usize> = (0..written.len()).collect();
     newest_first.sort_by_key(|at| std::cmp::Reverse((written[*at].0, *at)));
-    // The number of each owner, and how many Events of the namespace are kept.
+    // Index of the owner, and number of Events kept in the namespace.
     let mut namespaces: HashMap<&str, (usize, usize)> = HashMap::new();
     let mut owners: HashMap<Owner, usize> = HashMap::new();
     let mut counts: Vec<usize> = Vec::new();
@@ -85,11 +87,11 @@ fn decide(written: &[Written<'_>], now: Timestamp, owner: impl Fn(&str) -> Owner
     unwanted
 }
 
-/// How many each owner may keep, so that all together keep at most a number: those with fewer keep all of theirs.
+/// Fair share per owner of a total: owners with fewer Events keep all of theirs.
 #[derive(Debug, PartialEq, Eq)]
 struct Share {
     each: usize,
-    /// So many owners may keep one more.
+    /// Number of owners that may keep one more.
     more: usize,
 }
 
@@ -119,8 +121,8 @@ impl Share {
     }
 }
 
-/// Remembers when each version of an Event was first found. The times that an Event carries are its author's: one from
-/// the future would never expire, and push out those of others.
+/// The controller; records when each version of an Event was first found. The times inside an Event are set by clients: one with a time in
+/// the future would never expire, and displace Events of others.
 #[derive(Default)]
 pub(super) struct Expiry {
     found: Mutex<HashMap<u64, Timestamp>>,
@@ -143,13 +145,12 @@ impl Expiry {
     }
 }
 
-/// For a version that is seen for the first time: after a restart it may be as old as the Event says, but it is not
-/// newer than now.
+/// Returns the time for a version found for the first time: after a restart the Event's own time, but never a future one.
 fn first_found(event: &Object, now: Timestamp) -> Timestamp {
     last_seen(&event.value()).unwrap_or(now).min(now)
 }
 
-/// When an Event was last seen, in either of its forms, by its author.
+/// Returns the last time inside an Event, in either of its forms.
 fn last_seen(event: &Value) -> Option<Timestamp> {
     let times = [
         &event["series"]["lastObservedTime"],
@@ -192,7 +193,7 @@ impl Controller for Expiry {
                 op: Op::Delete,
             });
             match context.store.commit(changes.collect()).await {
-                // One was seen again meanwhile, or is gone: the next look finds out.
+                // An Event was updated or deleted concurrently: retry.
                 Err(CommitError::Moved(..)) => return Ok(Next::After(Duration::from_secs(1))),
                 other => drop(other?),
             }
@@ -221,7 +222,7 @@ mod tests {
         let many: Vec<_> =
             (0..10_002).map(|n| of(n, names[usize::try_from(n % 20).unwrap()].as_str())).collect();
         assert_eq!(decide(&many, now, alone), [KEPT + 1, KEPT]);
-        // As many owners as the cluster has Events: each keeps its newest.
+        // As many owners as the cluster may have Events: each keeps its newest.
         let names: Vec<String> = (0..KEPT + 50).map(|n| format!("n{n}")).collect();
         let many: Vec<_> = (0..).zip(&names).map(|(n, name)| of(n, name.as_str())).collect();
         let expected: Vec<usize> = (KEPT..KEPT + 50).rev().collect();

@@ -1,18 +1,31 @@
-//! What follows from a change by itself.
+//! The in-process controllers.
 //!
-//! Each controller is a pure decision and a few writes: `gc` (owners and dependents), `namespace`
-//! (termination, and what every namespace holds), `customresources` (the instances of a CRD that goes),
-//! `roles` (aggregated cluster roles), `quotas` (their status), `expiry` (old Events), `tokens` (Secrets with the
-//! token of an account), `certificates` (requests for them), `old_requests` (and their end), `bootstrap_tokens` (what they sign). Where the cluster
-//! has simulated nodes, also `workloads` (Deployments and the like, down to pods), `autoscaler` (how many of them) and
-//! `volumes` (claims and what they get). `queue` runs
-//! them: it wakes on changes of the store, looks again at what may be concerned, and backs off where a write fails;
-//! `health` supervises them, and `bounded` limits how many writes one of them has under way.
-//! They read typed (`view`), tell what they did (`events`), and say when nothing is left to do (`rest`).
+//! Each controller is a pure decision and a few writes. It is triggered by changes of the store and retried with backoff after failures.
 //!
-//! Always true: a controller keeps nothing that it could not find again by looking, so a crash between
-//! two of its writes costs nothing. Elsewhere: nodes, scheduling and what a kubelet does (`crate::sim`); how the API
-//! deletes (`crate::verbs`).
+//! Modules:
+//!
+//! - `gc`: owners and dependents
+//! - `namespace`: termination of namespaces, and their default objects
+//! - `customresources`: deletion of a CRD's instances
+//! - `roles`: aggregated cluster roles
+//! - `quotas`: status of resource quotas
+//! - `expiry`: deletion of old Events
+//! - `tokens`: `ServiceAccount` token Secrets
+//! - `certificates`, `old_requests`: approval, signing and deletion of certificate signing requests
+//! - `bootstrap_tokens`: signatures and expiry of bootstrap tokens
+//! - `network`: Services and their endpoints
+//! - `workloads`, `autoscaler`, `volumes`, `disruption`: Deployments and other workloads, autoscalers, volumes, disruption budgets; only
+//!   with simulated nodes
+//! - `queue`: the controller runtime
+//! - `health`: supervision of controllers
+//! - `bounded`: concurrency limit of a controller's writes
+//! - `view`: typed objects
+//! - `events`: the event recorder
+//! - `rest`: detection of idle controllers
+//!
+//! Invariant: controller state can be rebuilt from the store, so that a crash between two writes is safe.
+//!
+//! See also: nodes, scheduler and kubelet (`crate::sim`); deletion by the API (`crate::verbs`).
 
 mod autoscaler;
 mod bootstrap_tokens;
@@ -66,14 +79,14 @@ pub enum Propagation {
     Orphan,
 }
 
-/// What must still hold of an object for it to be deleted.
+/// Preconditions of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preconditions<'a> {
     pub uid: &'a str,
     pub version: Option<u64>,
 }
 
-/// In whose name a controller writes: who the managed fields belong to.
+/// The component that writes, which owns the managed fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     ApiServer,
@@ -82,17 +95,17 @@ pub enum Component {
     Kubelet,
 }
 
-/// Which part of an object is written.
+/// The part of an object that an update writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All but the status.
+    /// Everything but the status.
     Main,
     Status,
 }
 
-/// The API as controllers use it: with every rule of the API (quota, grace, finalizers, defaults, managed fields).
+/// The API for controllers, with all rules of the API (quota, grace period, finalizers, defaults, managed fields).
 pub trait Actor: Send + Sync + 'static {
-    /// DELETE. Gone or replaced already is a 404 or 409, which the caller takes as an answer.
+    /// DELETE. If the object is gone or replaced, the error is 404 or 409.
     fn delete<'a>(
         &'a self,
         key: &'a Key,
@@ -100,25 +113,25 @@ pub trait Actor: Send + Sync + 'static {
         propagation: Propagation,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// DELETE of a pod without grace: what a kubelet does when its containers have ended.
+    /// DELETE of a pod without grace period, as by a kubelet after its containers have terminated.
     fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// POST of a whole document with `apiVersion` and `kind`.
     fn create(&self, by: Component, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
 
-    /// PUT of a document as it was read and then changed. Its `resourceVersion` is what it was read at: a 409 says
-    /// that it has changed since. An update that changes nothing writes nothing.
+    /// PUT of a document that was read and then changed. A 409 means that it has changed since its `resourceVersion`. An update without
+    /// changes writes nothing.
     fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
 
-    /// GET of `/scale`, of an apiVersion and kind, namespace and name: 404 `NotFound` if there is no such object; other
-    /// errors say that the kind is not known or has no scale.
+    /// GET of `/scale`, given `apiVersion` and kind, namespace and name. 404 `NotFound` means that the object does not exist; other errors
+    /// mean that the kind is unknown or has no scale.
     fn scale<'a>(
         &'a self,
         kind: (&'a str, &'a str),
         place: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Value>>;
 
-    /// PUT of `/scale`, as it was read and then changed.
+    /// PUT of a `/scale` that was read and then changed.
     fn rescale<'a>(
         &'a self,
         kind: (&'a str, &'a str),
@@ -126,32 +139,32 @@ pub trait Actor: Send + Sync + 'static {
         scale: Value,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Puts a pod on a node, in the name of the scheduler.
+    /// Binds a pod to a node on behalf of the scheduler.
     fn bind<'a>(&'a self, pod: &'a Object, node: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// Where the objects of an apiVersion and kind are kept, and whether they live in namespaces.
+/// Returns the storage of an `apiVersion` and kind, and whether the kind is namespaced.
 pub type Kinds = Arc<dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync>;
 
-/// What the controllers work with.
+/// Shared context of the controllers.
 pub struct Context {
     pub store: Arc<Store>,
     pub actor: Arc<dyn Actor>,
     pub clock: Arc<dyn Clock>,
-    /// Whose authority every namespace publishes, and who signs tokens and certificates.
+    /// CA whose certificate is published in every namespace, and the keys that sign tokens and certificates.
     pub pki: Arc<Pki>,
     pub kinds: Kinds,
-    /// Labels of a Namespace whose value names its owner: the first one that it has counts.
+    /// Namespace labels whose value names the owner; the first one present counts.
     pub owner_labels: Vec<String>,
-    /// Where the controllers say what they did.
+    /// Records Events of the controllers.
     pub events: Recorder,
-    /// What is pretended; without it there are neither nodes nor controllers of workloads.
+    /// The simulation; without it there are neither nodes nor workload controllers.
     pub simulation: Option<Simulation>,
     pub health: Health,
     pub metrics: Metrics,
 }
 
-/// The running controllers. They stop when this is dropped.
+/// The running controllers. Dropping it stops them.
 pub struct Control {
     tasks: JoinSet<()>,
     posts: Posts,
@@ -159,18 +172,18 @@ pub struct Control {
 }
 
 impl Control {
-    /// Stops them and waits until none holds the store any more.
+    /// Stops the controllers and waits until they have released the store.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
 
-    /// Resolves when all that follows from the changes so far, at the clock's present time, has been done.
+    /// Resolves when all controllers are idle at the clock's present time.
     pub fn rest(&self) -> impl Future<Output = ()> + Send + 'static {
         let (posts, context) = (self.posts.clone(), self.context.clone());
         async move { posts.rest(&context.store, context.clock.as_ref()).await }
     }
 
-    /// Starts one more.
+    /// Starts another controller.
     pub(crate) fn run<C: Controller>(&mut self, controller: C) {
         let (context, controller) = (self.context.clone(), Arc::new(controller));
         let post = Arc::new(self.posts.add());
@@ -185,7 +198,7 @@ impl Control {
         start: impl Fn() -> F + Send + Sync + 'static,
     ) {
         let (health, metrics) = (self.context.health.clone(), self.context.metrics.clone());
-        // They stop by being dropped: none returns.
+        // Controllers are stopped by dropping them; they never return.
         self.tasks.spawn(supervise(health, metrics, name, || false, start));
     }
 
@@ -224,8 +237,8 @@ pub fn start(mut context: Context) -> Control {
     control
 }
 
-/// `value` in the place of `object`. A deleting object that nothing holds any longer is removed, as the
-/// API does when its last finalizer goes.
+/// Returns the change from `object` to `value`. A deleted object without finalizers and grace period is removed, as by the API when the
+/// last finalizer is removed.
 fn replacement(key: &Key, object: &Object, value: Value) -> Change {
     let op = if is_finished(&value) { Op::Delete } else { Op::Put(value) };
     Change { key: key.clone(), expect: Expect::Version(object.version), op }
@@ -240,7 +253,7 @@ pub(crate) async fn replace(
     context.store.commit(vec![replacement(key, object, value)]).await.map(drop)
 }
 
-/// Deletion was asked for, and neither finalizers nor a grace period stand in its way.
+/// Whether the object is deleted, and neither finalizers nor a grace period prevent its removal.
 fn is_finished(value: &Value) -> bool {
     let metadata = &value["metadata"];
     let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
@@ -255,7 +268,7 @@ pub(crate) fn has_finalizer(value: &Value, name: &str) -> bool {
     value["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|f| f == name))
 }
 
-/// Drops the matching elements of a list in a document, and the list when nothing is left.
+/// Removes the matching elements of a list in a document, and the list if it becomes empty.
 fn drop_from(owner: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
     let Some(owner) = owner.as_object_mut() else { return };
     if let Some(Value::Array(elements)) = owner.get_mut(list) {
@@ -266,8 +279,8 @@ fn drop_from(owner: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
     }
 }
 
-/// Sets one condition (status, reason, message) in a document's status; its time moves only when the
-/// status turns. Answers whether anything changed.
+/// Sets a condition (status, reason, message) in a document's status; its transition time changes only with the status. Returns whether
+/// anything changed.
 pub(crate) fn set_condition(
     document: &mut Value,
     kind: &str,
@@ -297,7 +310,7 @@ pub(crate) fn set_condition(
     true
 }
 
-/// A delete whose object went away or changed meanwhile has been answered by that.
+/// Ignores 404 and 409 of a delete: the object is already gone, or a change triggers another reconcile.
 pub(crate) fn settled(deleted: Result<()>) -> Result<()> {
     match deleted {
         Err(error) if matches!(error.code, 404 | 409) => Ok(()),
@@ -305,7 +318,7 @@ pub(crate) fn settled(deleted: Result<()>) -> Result<()> {
     }
 }
 
-/// Why a pass did not get through; it is tried again.
+/// Why a reconcile failed; it is retried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]

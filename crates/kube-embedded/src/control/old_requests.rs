@@ -1,5 +1,5 @@
-//! Requests for certificates do not stay: every five minutes those go that have been of no use for long enough, by the rules of
-//! Kubernetes' own cleaner. Those of join tokens and tenants' nodes go sooner: tenants can send as many as they like.
+//! The certificate signing request cleaner: every five minutes deletes requests that are no longer useful, by the rules of Kubernetes'
+//! cleaner. Requests of join tokens and tenants' nodes are deleted sooner, because tenants can send any number of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::access::csr::{STORAGE, certificate_ends, is_by_tenant, is_for_client}
 use crate::store::{Event, Key, Store};
 
 const LOOK_EVERY: Duration = Duration::from_mins(5);
-/// After its certificate was there, or was denied, or could not be made.
+/// Age at which approved, denied and failed requests are deleted.
 const DECIDED: SignedDuration = SignedDuration::from_hours(1);
-/// Waiting: for a decision, or for the certificate after it.
+/// Age at which pending requests are deleted: not decided, or not yet signed.
 const PENDING: SignedDuration = SignedDuration::from_hours(24);
-/// A request of a tenant that was denied or has failed. Its client watches it.
+/// Age at which denied and failed requests of tenants are deleted. Their clients watch them.
 const TENANT_REFUSED: SignedDuration = SignedDuration::from_mins(5);
-/// A request of a tenant for a node's client certificate: the platform denies it when it is older.
+/// Age at which pending requests of tenants for node client certificates are deleted; the platform denies older ones.
 const TENANT_PENDING: SignedDuration = SignedDuration::from_hours(1);
 
-/// Whether a request has to go.
+/// Whether a request is to be deleted.
 fn is_old(store: &Store, request: &Value, now: Timestamp) -> bool {
     let older = |time: &Value, than: SignedDuration| {
         let since = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
@@ -52,7 +52,7 @@ fn is_old(store: &Store, request: &Value, now: Timestamp) -> bool {
 pub(super) struct OldRequests;
 
 impl Controller for OldRequests {
-    /// One key for all of them: they are looked at together.
+    /// One key for all requests: they are checked together.
     fn everything(&self, _: &Context) -> Vec<Key> {
         vec![Key::new(&STORAGE.into(), "", "")]
     }
@@ -187,7 +187,7 @@ mod tests {
             let all = world.list(REQUESTS).await;
             all.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        // The certificate was good for ten minutes.
+        // The certificate was valid for ten minutes.
         world.advance(1800).await;
         assert_eq!(left().await, ["denied", "never-made", "waiting"]);
         world.advance(3600).await;

@@ -1,4 +1,4 @@
-//! All controllers together, over a store in memory and a tiny API.
+//! Tests of all controllers together, with a store in memory and a minimal API.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use super::*;
 use crate::clock::HeldClock;
 use crate::store::Event;
 
-/// Deletes and creates as the API does, as far as these tests see.
+/// Deletes and creates like the API, as far as these tests need it.
 struct TinyApi {
     store: Arc<Store>,
-    /// How many of the next deletes fail.
+    /// Number of further deletes that fail.
     failing: AtomicU32,
-    /// Deletes under way, and the most there ever were.
+    /// Deletes in progress, and their maximum.
     deleting: AtomicU32,
     most: AtomicU32,
 }
@@ -165,7 +165,7 @@ impl World {
         })
     }
 
-    /// `kind namespace/name`, or `kind name`.
+    /// Parses `kind namespace/name`, or `kind name`.
     fn key(what: &str) -> Key {
         let (of, at) = what.split_once(' ').unwrap();
         let (namespace, name) = at.split_once('/').unwrap_or(("", at));
@@ -177,7 +177,7 @@ impl World {
         self.store.get(&key.storage, &key.namespace, &key.name)
     }
 
-    /// Makes an object whose uid is `what`, with these fields over it and these owners.
+    /// Creates an object with uid `what`, these fields and these owners.
     async fn make(&self, what: &str, fields: Value, owners: &[&str]) {
         let key = Self::key(what);
         let mut value = fields;
@@ -222,7 +222,7 @@ impl World {
         tokio::time::timeout(Duration::from_secs(5), waited).await.unwrap_or_else(|_| panic!("never: {why}"));
     }
 
-    /// Until nothing has changed for a while.
+    /// Waits until nothing has changed for a while.
     async fn rest(&self) {
         let mut feed = self.store.follow_all();
         while tokio::time::timeout(Duration::from_millis(60), feed.next()).await.is_ok() {}
@@ -270,7 +270,7 @@ async fn absent_owners_are_found_by_kind_namespace_name_and_uid() {
     world.make("ConfigMap n/owner", json!({}), &[]).await;
     world.make("ConfigMap other/owner", json!({}), &[]).await;
     world.make("Node node", json!({}), &[]).await;
-    // The name of an owner that is, with the uid of one that never was.
+    // The name of an existing owner with a uid that never existed.
     world.make("Pod n/wrong-uid", json!({}), &["ConfigMap x/owner"]).await;
     world.make("Pod n/never", json!({}), &["ConfigMap n/never"]).await;
     world.make("Pod n/elsewhere", json!({}), &["ConfigMap other/owner"]).await;

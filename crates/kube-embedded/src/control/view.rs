@@ -1,6 +1,6 @@
-//! Objects as controllers read them: the fields that decisions are made of, typed, and nothing else.
+//! Typed views of objects: only the fields on which controllers decide.
 //!
-//! [`crate::store::Object::view`] makes a view once per version of an object and keeps it with it.
+//! [`crate::store::Object::view`] creates a view once per version of an object and caches it with the object.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -28,7 +28,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The owner that manages this object.
+    /// Returns the owner reference with `controller: true`.
     pub fn controller(&self) -> Option<&OwnerReference> {
         self.owner_references.iter().find(|owner| owner.controller)
     }
@@ -60,14 +60,14 @@ pub struct Condition {
     pub last_transition_time: Option<Timestamp>,
 }
 
-/// A pod. What is looked at by one controller only stays a `Value` there.
+/// A pod. Fields that only one controller reads stay a `Value`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
     pub metadata: Meta,
     pub spec: PodSpec,
     pub status: PodStatus,
-    /// The objects that its node may read because of it.
+    /// Cache of the objects that the pod's node may read.
     #[serde(skip)]
     pub references: OnceLock<References>,
 }
@@ -91,7 +91,7 @@ pub struct PodSpec {
     pub tolerations: Vec<Toleration>,
     pub topology_spread_constraints: Vec<Value>,
     pub volumes: Vec<Value>,
-    /// Of the whole pod.
+    /// Pod-level resources.
     pub resources: Value,
     pub overhead: Value,
     pub preemption_policy: String,
@@ -104,10 +104,10 @@ pub struct PodSpec {
 #[expect(clippy::struct_field_names, reason = "they are named as in Kubernetes")]
 pub struct Toleration {
     pub key: String,
-    /// `Equal` unless it says otherwise.
+    /// Empty means `Equal`.
     pub operator: String,
     pub value: String,
-    /// Empty: every effect.
+    /// Empty matches every effect.
     pub effect: String,
     pub toleration_seconds: Option<i64>,
 }
@@ -224,7 +224,7 @@ pub struct ContainerStatus {
     pub name: String,
     pub ready: bool,
     pub restart_count: i64,
-    /// `waiting`, `running` or `terminated`, with its particulars.
+    /// `waiting`, `running` or `terminated` with their fields.
     pub state: Value,
 }
 
@@ -237,14 +237,14 @@ impl Pod {
         self.condition("Ready").is_some_and(|ready| ready.status == "True")
     }
 
-    /// When it will have been ready for so long, if it is ready at all.
+    /// Returns when the pod will have been ready for this long; `None` if it is not ready.
     pub fn available_from(&self, min_ready_seconds: i64) -> Option<Timestamp> {
         let ready = self.condition("Ready").filter(|ready| ready.status == "True")?;
         let since = ready.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH);
         since.checked_add(jiff::SignedDuration::from_secs(min_ready_seconds)).ok()
     }
 
-    /// Neither finished nor on its way out.
+    /// Whether the pod is neither finished nor terminating.
     pub fn is_active(&self) -> bool {
         !self.is_finished() && !self.metadata.is_deleting()
     }

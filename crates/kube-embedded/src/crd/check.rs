@@ -1,8 +1,9 @@
-//! Whether a value satisfies its schema, in the words of Kubernetes.
+//! Validation of a value against its schema, with the error texts of Kubernetes.
 //!
-//! Asked for every write of a custom resource and for the defaults in a CRD. On an update, complaints about
-//! a part that equals the old one are dropped: what was accepted once stays acceptable. Elsewhere: CEL rules
-//! (`super::cel`), duplicates in lists (`super::lists`).
+//! Runs for every write of a custom resource and for the defaults in a CRD. On an update, errors of parts that equal the old ones are
+//! dropped (ratcheting): an accepted value stays acceptable.
+//!
+//! See also: CEL rules (`super::cel`), duplicates in lists (`super::lists`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,24 +14,24 @@ use super::numbers::{self, Number};
 use super::schema::{Additional, ListType, Schema};
 use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
-/// Complaints about `value`; `at` stands before every path, `old` is what it was before an update.
+/// Validates `value`; `at` is prepended to every path, `old` is the value before an update.
 pub fn check(value: &Value, old: Option<&Value>, schema: &Schema, at: Option<&Path>) -> FieldErrors {
     let mut walk = Walk { at };
     walk.ratcheted(value, old, schema, "").errors
 }
 
-/// What came of one node. `matched` counts the checks that were applied: among alternatives that all
-/// fail, the complaints of the one that got furthest are shown.
+/// Result of validating one node. `matched` counts the applied checks: if all alternatives fail, the errors of the one with the most
+/// applied checks are returned.
 #[derive(Default)]
 struct Outcome {
     errors: FieldErrors,
-    /// The texts of the complaints.
+    /// Texts of the errors, for deduplication.
     known: HashSet<String>,
     matched: usize,
 }
 
 impl Outcome {
-    /// Adds a complaint, once.
+    /// Adds an error, deduplicated.
     fn add(&mut self, error: FieldError) {
         if self.errors.is_full() || self.known.insert(error.to_string()) {
             self.errors.push(error);
@@ -60,12 +61,12 @@ impl Walk<'_> {
         }
     }
 
-    /// A complaint about no field in particular.
+    /// An error without a field.
     fn general(&self, text: String) -> FieldError {
         FieldError::invalid(&self.at.cloned().unwrap_or_else(|| Path::new("<nil>")), "", text)
     }
 
-    /// As [`Walk::node`], forgiving everything when nothing changed.
+    /// Like [`Walk::node`], but drops all errors if the value is unchanged.
     fn ratcheted(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
         let mut outcome = self.node(value, old, schema, name);
         if !outcome.errors.is_empty() && old.is_some_and(|old| old == value) {
@@ -153,7 +154,7 @@ impl Walk<'_> {
         }
         let numeric = wanted.contains(&"number") || wanted.contains(&"integer");
         if textual && !numeric && !schema.format.is_empty() {
-            return None; // the format decides
+            return None; // checked by the format
         }
         if fits { None } else { wrong(&wanted.join(","), found) }
     }
@@ -278,7 +279,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `anyOf`, `oneOf`, `allOf`, `not`. Their complaints are about no field in particular.
+    /// Validates `anyOf`, `oneOf`, `allOf`, `not`. Their errors have no field.
     fn combined(&mut self, value: &Value, old: Option<&Value>, schema: &Schema, name: &str) -> Outcome {
         let checks = &schema.checks;
         let mut outcome = Outcome { matched: 1, ..Outcome::default() };
@@ -338,7 +339,7 @@ impl Walk<'_> {
     }
 }
 
-/// The first of those that passed most checks.
+/// Returns the first of the results with the most applied checks.
 fn furthest(results: Vec<Outcome>) -> Outcome {
     let mut best: Option<Outcome> = None;
     for result in results {
@@ -349,7 +350,7 @@ fn furthest(results: Vec<Outcome>) -> Outcome {
     best.unwrap_or_default()
 }
 
-/// The elements of the old state of a list, by their keys. Lists without keys have none.
+/// Elements of the old list by their map keys. Empty for other lists.
 pub struct OldItems<'a> {
     keys: &'a [Box<str>],
     by_key: HashMap<Vec<Option<&'a Value>>, &'a Value>,
@@ -365,7 +366,7 @@ impl<'a> OldItems<'a> {
         Self { keys, by_key }
     }
 
-    /// The first element with the keys of `item`, which it continues.
+    /// Returns the old element with the same keys as `item`.
     pub fn find(&self, item: &'a Value) -> Option<&'a Value> {
         self.by_key.get(&identity(item, self.keys)).copied()
     }
@@ -375,7 +376,7 @@ fn identity<'a>(item: &'a Value, keys: &[Box<str>]) -> Vec<Option<&'a Value>> {
     keys.iter().map(|key| item.get(key.as_ref())).collect()
 }
 
-/// Whether a complaint keeps CEL rules from being evaluated: they may rely on types and sizes.
+/// Whether an error prevents the evaluation of CEL rules, which may rely on types and sizes.
 pub fn blocks_rules(error: &FieldError) -> bool {
     matches!(
         error.complaint,

@@ -1,4 +1,4 @@
-//! `apiVersion`, `kind` and `metadata` of resources inside a custom resource.
+//! Validation of `apiVersion`, `kind` and `metadata` of embedded resources.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::schema::builtin;
 static LABEL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("a pattern of ours compiles"));
 
-/// What Kubernetes says about something that is no DNS-1035 label; empty when it is one.
+/// Returns the errors of Kubernetes for an invalid DNS-1035 label; empty if it is valid.
 pub fn label_complaints(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
@@ -30,7 +30,7 @@ pub fn label_complaints(text: &str) -> Vec<String> {
     complaints
 }
 
-/// The first embedded `apiVersion`, `kind` or `metadata` of the wrong type: such an object cannot be decoded.
+/// Returns the first embedded `apiVersion`, `kind` or `metadata` of the wrong type: such an object cannot be decoded.
 pub fn malformed(value: &Value, schema: &Schema, path: &Path) -> Option<FieldError> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(name, value)| {
@@ -61,7 +61,7 @@ fn malformed_metadata(metadata: &Value, path: &Path) -> Option<FieldError> {
     Some(FieldError::invalid(path, metadata.clone(), why))
 }
 
-/// Complaints about embedded resources, anywhere in the object.
+/// Validates embedded resources anywhere in the object.
 pub fn check(object: &Value, schema: &Schema) -> FieldErrors {
     let mut errors = FieldErrors::new();
     walk(object, schema, &Path::root(), &mut errors);

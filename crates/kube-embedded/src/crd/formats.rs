@@ -1,6 +1,6 @@
-//! The formats of strings that a schema may ask for.
+//! String formats of schemas.
 //!
-//! Only what Kubernetes checks; every other format says nothing (`super::schema::format_is_known`).
+//! Only the formats that Kubernetes checks; others have no effect (`super::schema::format_is_known`).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ patterns! {
     WORD_DURATION = r"(?i)([0-9]+)\s*(ns|nano|us|µs|micro|ms|milli|s|sec|m|min|h|hr|hour|d|day|w|week|wk)";
 }
 
-/// Whether `text` is of this format; formats that are not known accept everything.
+/// Whether `text` has this format; unknown formats accept everything.
 pub fn is_valid(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "datetime" => is_date_time(text),
@@ -84,7 +84,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &found[1] <= "23" && &found[2] <= "59" && &found[3] <= "59"
 }
 
-/// Addresses as Go's older parser takes them: leading zeros are fine.
+/// Parses addresses like Go's older parser, which accepts leading zeros.
 fn is_ip(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok() || {
         let parts: Vec<&str> = text.split('.').collect();

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps may not say the same thing twice.
+//! Duplicate elements in lists that are sets or maps.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::schema::{ListType, Schema};
 use crate::field::{FieldError, FieldErrors, Path};
 
-/// Complaints about repeated elements, anywhere in the value.
+/// Returns errors for duplicate elements anywhere in the value.
 pub fn duplicates(value: &Value, schema: &Schema, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     walk(value, schema, path, &mut errors);
@@ -61,7 +61,7 @@ fn keyed(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut FieldErro
     }
 }
 
-/// Where a value stands for the second time; later repetitions are not counted.
+/// Returns the index of each value's second occurrence; later ones are not reported.
 fn repeated<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut second = Vec::new();

@@ -1,8 +1,7 @@
 //! Custom resource definitions and the objects they define.
 //!
-//! [`RULES`] says which CRDs are accepted (`accept`), [`status`] what becomes of an accepted one, and
-//! [`CustomKind`] is one served version of it, compiled: everything that a write of a custom resource
-//! asks for. Pure: no store, no clock.
+//! [`RULES`] validates CRDs (`accept`), [`status`] computes their status, and [`CustomKind`] is one served version of a CRD, compiled for
+//! the writes of its objects. Pure: no store, no clock.
 
 pub mod accept;
 pub mod cel;
@@ -33,7 +32,7 @@ use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
 type Schemas = BTreeMap<Box<str>, Arc<Schema>>;
 
-/// What one version of a CRD says beyond names and shape.
+/// One served version of a CRD, compiled.
 pub struct CustomKind {
     pub group: Box<str>,
     pub version: Box<str>,
@@ -41,10 +40,10 @@ pub struct CustomKind {
     /// `openAPIV3Schema` as written.
     document: Value,
     schema: Arc<Schema>,
-    /// The schemas of all versions, served or not: a stored object may be in any of them.
+    /// Schemas of all versions, served or not: a stored object may be in any of them.
     versions: Arc<Schemas>,
     storage_version: Box<str>,
-    /// The store's version of the CRD: what was written later conforms to it.
+    /// The store version of the CRD: objects written later conform to it.
     since: u64,
     /// The CRD's uid and generation.
     definition: (Box<str>, i64),
@@ -55,7 +54,7 @@ pub struct CustomKind {
     deprecation: Option<Box<str>>,
 }
 
-/// Where `/scale` finds its three values.
+/// Paths of the three values of `/scale`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
     pub spec_replicas: Box<str>,
@@ -63,38 +62,36 @@ pub struct ScalePaths {
     pub selector: Option<Box<str>>,
 }
 
-/// What validation has to say.
+/// Result of a validation.
 #[derive(Debug, Default, PartialEq)]
 pub struct Verdict {
     pub errors: FieldErrors,
-    /// Rules that are broken as they already were before the update.
+    /// Violated rules that the old object violated as well.
     pub warnings: Vec<String>,
 }
 
 impl CustomKind {
-    /// Why an object cannot be decoded at all: 400 `<Kind> in version "<v>" cannot be handled as a <Kind>:
-    /// <complaint>`.
+    /// Returns why an object cannot be decoded, for the 400 error `<Kind> in version "<v>" cannot be handled as a <Kind>: <complaint>`.
     pub fn malformed(&self, object: &Value) -> Option<FieldError> {
         embedded::malformed(object, &self.schema, &Path::root())
     }
 
-    /// Drops unknown fields, also of `metadata`; answers their paths, as warnings print them.
+    /// Drops unknown fields, including those of `metadata`; returns their paths as warnings print them.
     pub fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
         shape::drop_unknown(object, &self.schema)
     }
 
-    /// Drops unknown fields and the nulls that the schema has no place for.
+    /// Drops unknown fields, and nulls that the schema does not allow.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         shape::prune(object, &self.schema)
     }
 
-    /// Fills in defaults: after pruning on a write, and on every read.
+    /// Sets defaults: after pruning on a write, and on every read.
     pub fn default(&self, object: &mut Value) {
         shape::default(object, &self.schema);
     }
 
-    /// Turns a stored object, in whatever version it was stored, into what this version shows: with the defaults
-    /// of its own version, without what this one does not know.
+    /// Converts a stored object to this version, with the defaults of its storage version and without fields unknown to this version.
     pub fn restore(&self, object: &mut Value) {
         let stored = object["apiVersion"].as_str().and_then(|stored| stored.rsplit('/').next());
         let other = stored.filter(|stored| *stored != self.version.as_ref());
@@ -108,7 +105,7 @@ impl CustomKind {
         object["apiVersion"] = format!("{}/{}", self.group, self.version).into();
     }
 
-    /// Turns an object of this version into what is stored.
+    /// Converts an object of this version to the storage version.
     pub fn store(&self, object: &mut Value) {
         if self.storage_version != self.version
             && let Some(schema) = self.versions.get(&self.storage_version)
@@ -118,14 +115,13 @@ impl CustomKind {
         object["apiVersion"] = format!("{}/{}", self.group, self.storage_version).into();
     }
 
-    /// Whether an object that was stored as the store's version `at` is shown as it is stored.
+    /// Whether an object that was written at store version `at` is served without conversion.
     pub fn is_shown_as_stored(&self, at: u64) -> bool {
         let defaulted = !self.has_defaults() || self.versions.len() == 1;
         self.version == self.storage_version && at > self.since && defaulted
     }
 
-    /// Complaints about an object to be created (`old` is `None`) or changed. `errors` are those about its
-    /// metadata.
+    /// Validates an object to be created (`old` is `None`) or updated. `errors` are those of its metadata.
     pub fn review(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Verdict {
         let foreign = self.type_meta(new);
         if !foreign.is_empty() {
@@ -140,7 +136,7 @@ impl CustomKind {
         self.lists_and_rules(new, old, errors)
     }
 
-    /// Complaints about a change through `/status`.
+    /// Validates an update of `/status`.
     pub fn review_status(&self, new: &Value, old: &Value, mut errors: FieldErrors) -> Verdict {
         let foreign = self.type_meta(new);
         if !foreign.is_empty() {
@@ -190,12 +186,12 @@ impl CustomKind {
         errors
     }
 
-    /// `openAPIV3Schema` as written.
+    /// Returns `openAPIV3Schema` as written.
     pub fn openapi(&self) -> &Value {
         &self.document
     }
 
-    /// Paths that field selectors may name, without the leading dot: `spec.color`.
+    /// Returns the paths that field selectors may use, without the leading dot: `spec.color`.
     pub fn selectable_fields(&self) -> impl Iterator<Item = &str> {
         self.selectable.iter().map(|path| path.trim_start_matches('.'))
     }
@@ -208,7 +204,7 @@ impl CustomKind {
         self.has_status
     }
 
-    /// The `Warning` for every request to a deprecated version.
+    /// Returns the deprecation warning for requests to this version.
     pub fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
     }
@@ -243,7 +239,7 @@ impl ScalePaths {
     }
 }
 
-/// A count of replicas that is there must be a sensible one.
+/// Validates a replica count, if it is set.
 fn replicas(object: &Value, path: &str) -> Option<FieldError> {
     let at = Path::new(path);
     let value = match paths::reach(object, path) {
@@ -262,7 +258,7 @@ fn replicas(object: &Value, path: &str) -> Option<FieldError> {
     }
 }
 
-/// How Go calls an object.
+/// The Go name of an object's type.
 const MAP: &str = "map[string]interface{}";
 
 fn accessor_error(path: &str, value: &Value, wanted: &str) -> String {

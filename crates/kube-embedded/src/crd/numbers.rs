@@ -1,4 +1,4 @@
-//! Bounds of numbers, as Kubernetes checks them: integers natively, the rest as floats.
+//! Numeric bounds, checked as in Kubernetes: integers natively, other numbers as floats.
 
 use serde_json::Value;
 
@@ -24,14 +24,14 @@ impl Number {
     }
 }
 
-/// What is wrong: with the field, with no field in particular, or with another value at the field.
+/// An error: at the field, without a field, or at the field with another value.
 pub enum Complaint {
     Field(String),
     General(String),
     Value(Value, String),
 }
 
-/// A bound that does not fit the type is complained about, and then compared with as a float.
+/// Reports a bound that does not fit the type, and compares with it as a float.
 fn fitting(number: Number, misfit: Option<String>, complain: &mut impl FnMut(Complaint)) -> Number {
     match misfit {
         None => number,
@@ -42,7 +42,7 @@ fn fitting(number: Number, misfit: Option<String>, complain: &mut impl FnMut(Com
     }
 }
 
-/// Runs all checks.
+/// Validates a number against all numeric checks of its schema.
 pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl FnMut(Complaint)) {
     let ty = if schema.int_or_string { "" } else { schema.ty.as_ref() };
     let range = |number: Number, what: &str| -> Option<String> {
@@ -109,7 +109,7 @@ fn fits(number: Number, least: f64, most: f64) -> bool {
     float.fract() == 0.0 && float >= least && float <= most
 }
 
-/// An integer is compared with the whole part of the bound.
+/// Compares with a bound; for integers with the integer part of the bound.
 fn order(number: Number, bound: f64) -> std::cmp::Ordering {
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
@@ -126,7 +126,7 @@ fn bound(number: Number, bound: f64) -> String {
     }
 }
 
-/// A float as Go's `%v` prints it.
+/// Formats a float like Go's `%v`.
 pub fn go_float(float: f64) -> String {
     if float == 0.0 {
         return "0".to_owned();

@@ -1,11 +1,10 @@
-//! Paths that a CRD names: fields of rules, selectable fields, the three of `scale`.
+//! Field paths in CRDs: of rules, selectable fields and `scale`.
 
 use serde_json::Value;
 
 use super::schema::{Additional, Schema};
 
-/// Follows a path such as `.spec.a['b.c']` through a schema. Answers it as complaints print it, and the
-/// schema of the field that it names.
+/// Resolves a path such as `.spec.a['b.c']` in a schema. Returns its normalized text and the schema of the field.
 pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(String, &'s Schema), String> {
     let mut found = String::new();
     let mut schema = schema;
@@ -53,7 +52,7 @@ fn token(text: &str) -> &str {
     if end == 0 { text.get(..1).unwrap_or(text) } else { &text[..end] }
 }
 
-/// `'name'` with escapes, and what follows.
+/// Parses `'name'` with escapes; returns it with the rest of the text.
 fn quoted(text: &str) -> Result<(String, &str), String> {
     let Some(inner) = text.strip_prefix('\'') else {
         return Err(if text.is_empty() {
@@ -83,12 +82,12 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
     Err(format!("expected single quoted string but got {text}"))
 }
 
-/// What stands at a plain dotted path: `.spec.replicas`.
+/// Returns the value at a plain dotted path: `.spec.replicas`.
 pub fn value_at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
     path.trim_start_matches('.').split('.').try_fold(object, |value, name| value.get(name))
 }
 
-/// The same, or what stands in the way where an object should.
+/// Like [`value_at`]; the error is a value on the path that is not an object.
 pub fn reach<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
     let mut here = object;
     for name in path.trim_start_matches('.').split('.') {

@@ -1,20 +1,19 @@
-//! Regular expressions as Go reads them.
+//! Regular expressions in Go syntax.
 //!
-//! Go and the `regex` crate share most of their syntax. What differs is translated: `\d`, `\w`, `\s` and
-//! `\b` mean ASCII in Go, `[` and `&&` inside a class are plain characters, and a brace that begins no
-//! repetition is itself.
+//! Go and the `regex` crate share most of their syntax. The differences are translated: `\d`, `\w`, `\s` and `\b` mean ASCII in Go, `[` and
+//! `&&` inside a class are plain characters, and a brace that begins no repetition is literal.
 
 use regex::{Regex, RegexBuilder};
 
-/// The largest pattern that is compiled, and the largest sum of all patterns of one definition.
+/// Maximum weight of a compiled pattern, and of all patterns of one definition.
 const MOST_WEIGHT: usize = 100_000;
 pub const MOST_WEIGHT_OF_ALL: usize = 1_000_000;
-/// A class of Unicode characters is many ranges of bytes.
+/// A Unicode class compiles to many byte ranges.
 const CLASS_WEIGHT: usize = 10;
 
-/// How large a pattern becomes when its repetitions are written out. An estimate that costs no more than reading it.
+/// Estimates the size of a pattern with its repetitions expanded. Linear in the length of the text.
 pub fn weight(pattern: &str) -> usize {
-    // For each open group the sum of what it holds; beside it the weight of the last atom, to which a repetition applies.
+    // Per open group the sum of its parts, and the weight of the last atom, to which a repetition applies.
     let mut groups = vec![(0_usize, 0_usize)];
     let mut chars = pattern.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -35,7 +34,7 @@ pub fn weight(pattern: &str) -> usize {
                     *sum = sum.saturating_add(1);
                     continue;
                 }
-                // The counts and the brace.
+                // Skips the counts and the brace.
                 chars.nth(counts.len());
                 let times = counts.split(',').filter_map(|count| count.parse().ok()).max().unwrap_or(0_usize);
                 *sum = sum.saturating_add(last.saturating_mul(times.saturating_sub(1)));
@@ -61,7 +60,7 @@ pub fn weight(pattern: &str) -> usize {
     groups.into_iter().fold(0, |total, (sum, _)| total.saturating_add(sum))
 }
 
-/// Compiles a pattern written for Go; the error is in words of Go where that is cheap.
+/// Compiles a Go pattern. Common errors have the wording of Go.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let fail = |reason: &str, part: &str| Err(format!("error parsing regexp: {reason}: `{part}`"));
     if weight(pattern) > MOST_WEIGHT {
@@ -80,7 +79,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
     }
 }
 
-/// Names the commonest mistakes as Go does, with the part that it quotes.
+/// Returns the wording of Go for the most common errors, with the quoted part.
 fn explain(pattern: &str) -> (&'static str, &str) {
     let count = |wanted: char| pattern.chars().filter(|&c| c == wanted).count();
     for group in ["(?!", "(?=", "(?<!", "(?<="] {
@@ -102,7 +101,7 @@ fn explain(pattern: &str) -> (&'static str, &str) {
     }
 }
 
-/// Repetitions of repetitions, `a**`, which Go refuses; a `?` after one only makes it lazy.
+/// Finds nested repetitions, `a**`, which Go refuses; a following `?` only makes a repetition lazy.
 fn nested_repetition(pattern: &str) -> Option<String> {
     let (mut in_class, mut operators, mut chars) = (false, String::new(), pattern.chars());
     while let Some(c) = chars.next() {
@@ -123,7 +122,7 @@ fn nested_repetition(pattern: &str) -> Option<String> {
                     return Some(operators);
                 }
             }
-            // `(?:`
+            // Skips the `?` of `(?:`.
             '(' => {
                 operators.clear();
                 if chars.as_str().starts_with('?') {
@@ -156,7 +155,7 @@ fn translate(pattern: &str) -> String {
             }
             '[' if in_class => {
                 if chars.get(at + 1) == Some(&':') {
-                    // A POSIX class, `[:alpha:]`, is the same in both.
+                    // POSIX classes such as `[:alpha:]` are the same in both syntaxes.
                     if let Some(end) = (at + 2..chars.len().saturating_sub(1))
                         .find(|&i| chars[i] == ':' && chars[i + 1] == ']')
                     {
@@ -176,7 +175,7 @@ fn translate(pattern: &str) -> String {
                 }
                 class_start = at + 1;
                 if chars.get(at + 1) == Some(&']') {
-                    out.push_str("\\]"); // the first one is a plain bracket
+                    out.push_str("\\]"); // a leading bracket is literal
                     at += 1;
                 }
             }
@@ -208,13 +207,13 @@ fn escape(escaped: char, in_class: bool) -> String {
         'W' => "[^0-9A-Za-z_]".to_owned(),
         'S' => "[^\\t\\n\\x0c\\r ]".to_owned(),
         'b' if !in_class => "(?-u:\\b)".to_owned(),
-        // `\<` is a word boundary here and a plain character there.
+        // `\<` is a word boundary in the `regex` crate and a plain character in Go.
         '<' | '>' => escaped.to_string(),
         _ => format!("\\{escaped}"),
     }
 }
 
-/// `3}`, `3,}`, `3,5}`
+/// Whether a repetition follows: `3}`, `3,}`, `3,5}`.
 fn is_repetition(rest: &[char]) -> bool {
     let Some(end) = rest.iter().position(|&c| c == '}') else { return false };
     let inner: String = rest[..end].iter().collect();

@@ -1,4 +1,4 @@
-//! What a CRD adds to the table of what is served: one [`Resource`] for each served version.
+//! API resources of a CRD: one [`Resource`] per served version.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::schema::resources::{Column, Resource, Subresource};
 use crate::schema::types::Types;
 
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-/// While the CRD is being deleted.
+/// Verbs of a terminating CRD.
 const LAST_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although \
     some resources may allow a client to request the generation of an appropriate name automatically. Name is \
@@ -24,7 +24,7 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
     value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for \
     lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// One row for each served version of a CRD; `builtin` lends the type of `ObjectMeta`.
+/// Returns one resource per served version of a CRD; `builtin` provides the type `ObjectMeta`.
 pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> {
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().map(Box::<str>::from);
@@ -187,7 +187,7 @@ fn deprecation(version: &Value, spec: &Value, group: &str, name: &str, kind: &st
     Some(format!("{group}/{name} {kind} is deprecated{advice}").into())
 }
 
-/// Stable versions above betas above alphas, then by number; anything else below, by name backwards.
+/// Orders versions by priority: stable above beta above alpha, then by number; other names are lowest, in reverse alphabetical order.
 pub fn version_order(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
@@ -197,7 +197,7 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// `v2beta1` as (stability, major, minor).
+/// Parses `v2beta1` as (stability, major, minor).
 fn parse(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());

@@ -1,11 +1,10 @@
-//! The schema of one version of a CRD, read once into a form that every walk over an object uses.
+//! The schema of one version of a CRD, parsed once for all walks over objects.
 //!
-//! [`Schema`] holds both halves of what `openAPIV3Schema` says: the structure (what may be there, what is
-//! kept, how lists merge) and the checks (how long, how large, which pattern). Reading never fails: what
-//! Kubernetes would have refused in the CRD is left out, the acceptance of the CRD (`super::accept`) is
-//! where it is complained about.
+//! [`Schema`] contains the structure of `openAPIV3Schema` (allowed fields, preserved fields, list merging) and its validations (lengths,
+//! bounds, patterns). Parsing never fails: parts that Kubernetes refuses are left out, and the validation of the CRD (`super::accept`)
+//! reports them.
 //!
-//! Always true: depth is bounded by [`MAX_DEPTH`], so recursive walks over a schema end.
+//! Invariant: depth is bounded by [`MAX_DEPTH`], so that recursive walks over a schema end.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,16 @@ use serde_json::{Map, Value};
 
 use super::pattern;
 
-/// Deeper schemas are cut off; JSON readers refuse deeper documents anyway.
+/// Deeper schemas are truncated; JSON parsers refuse deeper documents anyway.
 pub const MAX_DEPTH: usize = 100;
 
 /// One node of a schema.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keywords are flags")]
 pub struct Schema {
-    /// `string`, `integer`, ...; empty when the schema leaves it open.
+    /// `string`, `integer`, ...; empty if the schema does not set it.
     pub ty: Box<str>,
-    /// Only formats that Kubernetes knows for this type; others have no effect.
+    /// Only formats that Kubernetes supports for this type; others have no effect.
     pub format: Box<str>,
     pub nullable: bool,
     pub int_or_string: bool,
@@ -36,7 +35,7 @@ pub struct Schema {
     pub items: Option<Box<Schema>>,
     pub default: Option<Value>,
     pub checks: Checks,
-    /// `x-kubernetes-validations`, as written.
+    /// `x-kubernetes-validations` as written.
     pub rules: Vec<Rule>,
 }
 
@@ -58,7 +57,7 @@ pub enum Additional {
     Schema(Box<Schema>),
 }
 
-/// What a value must satisfy beyond its type.
+/// Validations beyond the type.
 #[derive(Debug, Default)]
 pub struct Checks {
     pub maximum: Option<f64>,
@@ -85,7 +84,7 @@ pub struct Checks {
 #[derive(Debug)]
 pub struct Pattern {
     pub text: Box<str>,
-    /// Or why it is no regular expression.
+    /// The compiled pattern, or the error.
     pub regex: Result<Regex, String>,
 }
 
@@ -100,7 +99,7 @@ pub struct Rule {
     pub optional_old_self: Option<bool>,
 }
 
-/// Formats of strings that are checked, without dashes.
+/// Supported string formats, without dashes.
 #[rustfmt::skip]
 const STRING_FORMATS: &[&str] = &[
     "bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4",
@@ -108,7 +107,7 @@ const STRING_FORMATS: &[&str] = &[
     "date", "duration", "datetime", "k8sshortname", "k8slongname",
 ];
 
-/// Whether Kubernetes knows this format for this type; an unknown one is warned about and ignored.
+/// Whether Kubernetes supports this format for this type; an unknown one causes a warning and is ignored.
 pub fn format_is_known(ty: &str, format: &str) -> bool {
     match ty {
         "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
@@ -119,7 +118,7 @@ pub fn format_is_known(ty: &str, format: &str) -> bool {
 }
 
 impl Schema {
-    /// Reads a `JSONSchemaProps` document.
+    /// Parses a `JSONSchemaProps` document.
     pub fn read(document: &Value) -> Self {
         Self::read_at(document, 0)
     }
@@ -164,7 +163,7 @@ impl Schema {
         }
     }
 
-    /// The schema below a field's name: its property, or that of a map's values.
+    /// Returns the schema of a field: its property, or that of the map values.
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
             Additional::Schema(schema) => Some(schema),
@@ -172,7 +171,6 @@ impl Schema {
         })
     }
 
-    /// Whether a rule stands here or anywhere below.
     /// Whether this or anything below it has a default.
     pub fn has_defaults(&self) -> bool {
         let additional = matches!(&self.additional, Additional::Schema(schema) if schema.has_defaults());
@@ -182,6 +180,7 @@ impl Schema {
             || self.properties.values().any(Self::has_defaults)
     }
 
+    /// Whether this or anything below it has a rule.
     pub fn has_rules(&self) -> bool {
         let below = match &self.additional {
             Additional::Schema(schema) => schema.has_rules(),
@@ -193,7 +192,7 @@ impl Schema {
             || self.properties.values().any(Self::has_rules)
     }
 
-    /// The JSON types that are allowed: none means any.
+    /// Returns the allowed JSON types; empty for any.
     pub fn types(&self) -> &[&str] {
         if self.int_or_string {
             return &["integer", "string"];

@@ -1,8 +1,7 @@
-//! Bringing an object into the shape that its schema allows: dropping what is unknown, and filling in
-//! defaults.
+//! Pruning and defaulting of objects by their schema.
 //!
-//! Writes run [`prune`] and then [`default`]; reads of older objects run [`default`] alone. `metadata` of
-//! the object and of embedded resources is an `ObjectMeta` whatever the schema says.
+//! Writes run [`prune`] and then [`default`]; reads of older objects run [`default`] only. `metadata` of the object and of embedded
+//! resources has the type `ObjectMeta` regardless of the schema.
 
 use serde_json::{Map, Value};
 
@@ -24,15 +23,14 @@ fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops unknown fields and needless nulls; answers the dropped fields' paths.
+/// Drops unknown fields and nulls that the schema does not allow; returns the paths of the unknown fields.
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let unknown = drop_unknown(object, schema);
     drop_nulls(object, Some(schema));
     unknown
 }
 
-/// Drops unknown fields; answers the dropped fields' paths in the order of Kubernetes:
-/// those of `metadata`, of the body, of embedded metadata.
+/// Drops unknown fields; returns their paths in the order of Kubernetes: those of `metadata`, of the body, of embedded metadata.
 pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
@@ -50,7 +48,7 @@ pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
     unknown
 }
 
-/// Whether pruning would drop anything: a default must not contain unknown fields.
+/// Whether pruning would drop anything. Defaults must not contain unknown fields.
 pub fn has_unknown(value: &Value, schema: &Schema) -> bool {
     let mut copy = value.clone();
     let mut unknown = Vec::new();
@@ -102,7 +100,7 @@ fn prune_node(value: &mut Value, schema: Option<&Schema>, resource: bool, path: 
     }
 }
 
-/// Removes nulls where the schema neither allows them nor has a default for them.
+/// Removes nulls of fields that are neither nullable nor have a default.
 fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
@@ -166,7 +164,7 @@ fn prune_metadata(metadata: &mut Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// Go writes `1.0` as `1`: what is read back is an integer.
+/// Converts whole floats to integers: Go encodes `1.0` as `1`.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -183,7 +181,7 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Fills in defaults, top down; a null that may not be null becomes its default.
+/// Sets defaults, top down; a null in a field that is not nullable is replaced by the default.
 pub fn default(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,6 @@
-//! What becomes of an accepted CRD: its names against those of others, and whether it is served.
+//! The status of a CRD: name conflicts with other CRDs, and whether it is established.
 //!
-//! A real cluster does this in controllers a moment later; here a create or update stores the result in
-//! the same commit.
+//! In Kubernetes, controllers compute this asynchronously; here a create or update stores it in the same commit.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
 
-/// The finalizer that keeps a CRD until its objects are gone.
+/// The finalizer that keeps a CRD until its objects are deleted.
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Accepts or refuses the CRD's names and says so in its status. `others` are all other CRDs.
+/// Accepts or refuses the names of the CRD and sets its status. `others` are all other CRDs.
 pub fn establish(crd: &mut Value, others: &[Value], now: Timestamp) {
     let own = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let others = others.iter().filter(|other| {
@@ -112,7 +111,7 @@ pub fn remember_stored_version(crd: &mut Value) {
     }
 }
 
-/// Marks a CRD that is being deleted while objects of it are left.
+/// Sets the `Terminating` condition of a deleted CRD whose objects remain.
 pub fn terminate(crd: &mut Value, now: Timestamp) {
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
     set_condition(crd, "Terminating", true, "InstanceDeletionPending", message, now);
@@ -122,7 +121,7 @@ pub fn is_established(crd: &Value) -> bool {
     condition(crd, "Established").is_some_and(|condition| condition["status"] == "True")
 }
 
-/// Whether all its names are its own.
+/// Whether all its names are accepted.
 pub fn has_names(crd: &Value) -> bool {
     condition(crd, "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
 }
@@ -159,7 +158,7 @@ fn set_condition(crd: &mut Value, ty: &str, holds: bool, reason: &str, message: 
     }
 }
 
-/// Groups of Kubernetes itself need an approval: (approved, reason, message), `None` for other groups.
+/// Checks the API approval of protected groups: (approved, reason, message); `None` for other groups.
 pub fn approval_message(crd: &Value) -> Option<(bool, &'static str, String)> {
     let group = crd["spec"]["group"].as_str().unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"]

@@ -1,4 +1,4 @@
-//! Custom resources: pruned, defaulted, checked.
+//! Tests of pruning, defaulting and validation of custom resources.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -192,7 +192,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
     assert_eq!(verdict.warnings, ["spec.name: Forbidden: must start with l-"]);
 }
 
-/// Any JSON, with keys that schemas and objects share.
+/// Arbitrary JSON with keys that schemas and objects share.
 fn any_json() -> impl Strategy<Value = Value> {
     let words = prop::sample::select(vec![
         "type",
@@ -275,7 +275,7 @@ fn an_object_is_read_through_the_version_that_it_is_stored_in() {
     let kinds: Vec<_> = rows.iter().map(|row| row.custom.clone().unwrap()).collect();
     let object = |version: &str, spec: Value| json!({"apiVersion": format!("x.dev/{version}"), "spec": spec});
     let table = [
-        // Defaults are those of the stored version; what the asked one does not know is not shown.
+        // Defaults are those of the storage version; fields unknown to the requested version are dropped.
         (0, object("v1", json!({"a": "x"})), object("v1", json!({"a": "x", "b": "one"}))),
         (1, object("v1", json!({"a": "x"})), object("v2", json!({"a": "x"}))),
         (0, object("v2", json!({"a": "x"})), object("v1", json!({"a": "x"}))),

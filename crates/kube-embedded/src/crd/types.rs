@@ -1,4 +1,4 @@
-//! A custom kind's shape in the model that server-side apply and decoding walk.
+//! Converts the schema of a custom resource to the type model of server-side apply and decoding.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The arena of one version of a CRD, and the type of its objects. `builtin` lends `ObjectMeta`.
+/// Returns the types of one version of a CRD, and the type of its objects. `builtin` provides `ObjectMeta`.
 pub fn of(schema: &Schema, builtin: &Types) -> (Types, TypeId) {
     let mut build = Build { types: Types::default(), builtin, copied: HashMap::new(), metadata: None };
     let root = build.resource(schema);
@@ -102,7 +102,7 @@ impl Build<'_> {
         id
     }
 
-    /// Copies a built-in type and everything that it refers to.
+    /// Copies a built-in type with all types that it refers to.
     fn copy(&mut self, id: TypeId) -> TypeId {
         if let Some(&copied) = self.copied.get(&id) {
             return copied;

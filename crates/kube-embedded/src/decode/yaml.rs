@@ -1,10 +1,12 @@
-//! A YAML reader with the meanings that Kubernetes gives to YAML.
+//! A YAML parser with the interpretation of Kubernetes.
 //!
-//! Asked by [`super::body`]. The first document counts; plain `yes`, `on` and `y` are booleans and `0644` is
-//! octal, as in YAML 1.1; keys that are numbers or booleans become text; unknown tags are ignored.
+//! Used by [`super::body`]. Only the first document is read; plain `yes`, `on` and `y` are booleans and `0644` is octal, as in YAML 1.1;
+//! number and boolean keys become strings; unknown tags are ignored.
 //!
-//! The grammar is `serde_norway`'s. It does not say whether a scalar was quoted, but lends strings out of the
-//! input, so the byte before one tells. Always true: depth and repetition by aliases are bounded.
+//! The grammar is that of `serde_norway`. It does not report whether a scalar was quoted, but borrows strings from the input, so that the
+//! preceding byte shows it.
+//!
+//! Invariant: depth and repetition by aliases are bounded.
 
 use std::fmt;
 
@@ -13,14 +15,14 @@ use serde_json::{Map, Number, Value};
 
 use super::{MAX_DEPTH, MOST_FINDINGS, json};
 
-/// A document without aliases has no more values than half its bytes, and no more text than its bytes. With its
-/// aliases written out it may have so many values and so much text more.
+/// Limits of the additional values and text of a document with its aliases expanded. Without aliases a document has at most half as many
+/// values as bytes, and no more text than bytes.
 const MORE_VALUES: usize = 100_000;
 const MORE_TEXT: usize = 1 << 20;
-/// Open brackets up to which the scanner takes about as long as for a flat document.
+/// Up to this many open brackets the scanner takes about as long as for a flat document.
 const FREE_LEVELS: usize = 16;
 
-/// What was read.
+/// A parsed document.
 #[derive(Debug, PartialEq)]
 pub struct Document {
     pub value: Value,
@@ -43,14 +45,14 @@ pub fn read(bytes: &[u8]) -> Result<Document, String> {
     Ok(Document { value, duplicates: state.duplicates })
 }
 
-/// The scanner's work grows with depth times length, so absurd nesting is refused before it starts. The bound is far above any
-/// text that has more `[` than `]`.
+/// Whether the document is refused before scanning, because the scanner's work grows with depth times length. The limit is far above any
+/// valid document with unbalanced brackets in text.
 fn nests_too_deep(text: &str) -> bool {
     const UNBALANCED: usize = 1_000;
     flow_depth(text.as_bytes()) > UNBALANCED
 }
 
-/// The most brackets that are open at once. Brackets inside of quoted text count, too.
+/// Returns the maximum number of open brackets, including brackets inside quoted text.
 fn flow_depth(bytes: &[u8]) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in bytes {
@@ -64,15 +66,15 @@ fn flow_depth(bytes: &[u8]) -> usize {
     most
 }
 
-/// What reading a document may cost beyond its size, in bytes of a document without aliases. The time of the scanner, which takes no
-/// memory, counts no more than the aliases.
+/// Estimates the cost of parsing beyond the document's size, in bytes of a document without aliases. The scanner's time uses no memory and
+/// counts no more than the aliases.
 pub fn amplification(bytes: &[u8]) -> usize {
     let repeated = if may_have_aliases(bytes) { MORE_TEXT } else { 0 };
     let scanned = bytes.len().saturating_mul(flow_depth(bytes) / FREE_LEVELS).min(MORE_TEXT);
     repeated.saturating_add(scanned)
 }
 
-/// Whether an anchor and an alias may be in a document. What looks like them in a text counts, too.
+/// Whether a document may contain an anchor and an alias. Text that looks like them counts as well.
 fn may_have_aliases(bytes: &[u8]) -> bool {
     let has = |sign: u8| {
         let names = |pair: &[u8]| pair[1].is_ascii_alphanumeric() || matches!(pair[1], b'_' | b'-');
@@ -101,13 +103,13 @@ struct State<'de> {
 }
 
 impl State<'_> {
-    /// Takes one value, or so much text, out of what is left.
+    /// Subtracts one value, or an amount of text, from a limit.
     fn take<E: de::Error>(left: &mut usize, amount: usize) -> Result<(), E> {
         *left = left.checked_sub(amount).ok_or_else(|| E::custom("document contains excessive aliasing"))?;
         Ok(())
     }
 
-    /// Where in the text a string was lent from.
+    /// Returns the offset of a borrowed string in the text.
     fn offset(&self, borrowed: &str) -> Option<usize> {
         let offset = (borrowed.as_ptr() as usize).checked_sub(self.text.as_ptr() as usize)?;
         (offset + borrowed.len() <= self.text.len()).then_some(offset)
@@ -122,7 +124,7 @@ impl State<'_> {
     }
 }
 
-/// A place in the document that becomes one value.
+/// A position in the document that becomes one value.
 struct Node<'s, 'de> {
     state: &'s mut State<'de>,
     depth: usize,
@@ -223,7 +225,7 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
         Ok(Value::Object(map))
     }
 
-    /// A tag that serde does not know stands before the value.
+    /// The value has a tag that serde does not support.
     fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
         let (_tag, value) = tagged.variant::<String>()?;
         value.newtype_variant_seed(self)
@@ -233,7 +235,7 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
 struct Key {
     text: String,
     at: Option<usize>,
-    /// It is `<<`.
+    /// Whether the key is `<<`.
     merges: bool,
 }
 
@@ -299,7 +301,7 @@ fn key(text: String) -> Key {
     Key { text, at: None, merges: false }
 }
 
-/// `<<: *defaults`: what is already there wins.
+/// Merges `<<: *defaults`: existing keys take precedence.
 fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str> {
     match value {
         Value::Object(other) => {
@@ -315,7 +317,7 @@ fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str>
     }
 }
 
-/// What an unquoted word means, beyond what `serde_norway` has recognised.
+/// Interprets an unquoted scalar that `serde_norway` returned as a string.
 fn plain(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return true.into(),
@@ -325,7 +327,7 @@ fn plain(text: &str) -> Value {
     number(text).unwrap_or_else(|| text.into())
 }
 
-/// Numbers that YAML 1.1 knows and YAML 1.2 does not: `0644`, `1_000`, `0b11`.
+/// Parses numbers of YAML 1.1 that YAML 1.2 does not have: `0644`, `1_000`, `0b11`.
 fn number(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),

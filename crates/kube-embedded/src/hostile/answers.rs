@@ -1,4 +1,4 @@
-//! Answers that clients do not read, lists that are longer than memory should be, and work that would block the listeners.
+//! Attacks with unread responses, lists too long for memory, and work that would block the listeners.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -118,7 +118,7 @@ async fn definition_with_thousands_of_heavy_patterns_is_refused_at_once() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
-/// Bytes that are held for users with credentials.
+/// Memory held by the governor for authenticated users, in bytes.
 fn held(cluster: &Cluster) -> u64 {
     let mut registry = prometheus_client::registry::Registry::default();
     cluster.metrics().register(&mut registry);
@@ -142,7 +142,7 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
     let service = cluster.service_as(User::admin());
     let of_peer = move |_: SocketAddr, _: Option<&CertificateDer<'_>>| service.clone();
     tokio::spawn(accept(listener, None, ConnectionLimits::default(), of_peer, cluster.stopping()));
-    // What the administrator does on behalf of a user counts as that user's.
+    // Requests with impersonation are charged to the impersonated user.
     let request = |user: &str| {
         let as_user = format!("impersonate-user: {user}\r\nimpersonate-group: testers\r\nconnection: close");
         format!("GET {CONFIG_MAPS} HTTP/1.1\r\nhost: a\r\naccept: application/yaml\r\n{as_user}\r\n\r\n")
@@ -164,7 +164,7 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
         stream.write_all(request("hostile").as_bytes()).await.unwrap();
         unread.push(stream);
     }
-    // Each has been answered as far as it goes without a reader: few with a list, the others with a refusal.
+    // Each request has been answered as far as possible without a reader: few with a list, the others with 429.
     let mut lists = 0;
     for stream in &mut unread {
         let mut answer = [0; 12];

@@ -1,9 +1,9 @@
 //! A chaos run: generated hostile objects of every built-in kind against a cluster with all controllers.
 //!
-//! Objects are generated from the schema: a valid object of the kind where one is known, with a few fields set to extreme
-//! numbers, times and lengths. After each batch a canary Deployment must roll out, no reconcile or request may have
-//! panicked, no background task may have ended, and the memory of the process is bounded: the run has a process of its own.
-//! `CHAOS_SEED` selects the run, `CHAOS_SECONDS` its length.
+//! Objects are generated from the schema: a valid object of the kind if one is known, with a few fields set to extreme numbers, times and
+//! lengths. After each batch a canary Deployment must roll out, no reconcile or request may have panicked, no background task may have
+//! ended, and the memory of the process is bounded: the run has its own process. `CHAOS_SEED` selects the run, `CHAOS_SECONDS` its
+//! duration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use crate::schema::types::{Shape, TypeRef};
 use crate::sim::Simulation;
 
 const SECONDS: u64 = 30;
-/// Objects between two canaries.
+/// Attacks between two canaries.
 const BATCH: usize = 150;
-/// At a kind of which nothing was stored.
+/// Additional attempts per kind of which no object was accepted.
 const FURTHER_ATTEMPTS: usize = 60;
-/// What all objects of the run may take: quotas bound what controllers create.
+/// Limit of all stored objects: quotas bound the objects that controllers create.
 const MAX_STORED_BYTES: usize = 256 << 20;
-/// Memory of the process at its peak, with a debug build.
+/// Limit of the process's peak memory in a debug build.
 const MAX_PROCESS_KILOBYTES: usize = 1 << 20;
 
-/// Xorshift: the run is reproduced by its seed.
+/// Xorshift generator: the seed reproduces the run.
 struct Rng(u64);
 
 impl Rng {
@@ -49,7 +49,7 @@ impl Rng {
     }
 }
 
-/// An extreme value of a scalar type; `None` for what has parts.
+/// An extreme value of a scalar type; `None` for other types.
 fn extreme(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
     let text = |rng: &mut Rng| {
         let long = "x".repeat(70_000);
@@ -93,7 +93,7 @@ fn extreme(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
     })
 }
 
-/// Some value of a type, down to `depth`.
+/// A random value of a type, down to `depth`.
 fn any(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
     if let Some(scalar) = extreme(ty, rng) {
         return scalar;
@@ -115,11 +115,11 @@ fn any(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
     }
 }
 
-/// Sets one field somewhere in `value` to something extreme.
+/// Sets one random field in `value` to an extreme value.
 fn mutate(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
     match (ty.shape(), &mut *value) {
         (Shape::Struct(body), Value::Object(fields)) if !body.fields.is_empty() => {
-            // Mostly further down where something is, so that deep numbers are met.
+            // Prefers fields that are set, to reach deep fields.
             let present: Vec<_> =
                 body.fields.iter().filter(|field| fields.contains_key(field.name.as_ref())).collect();
             let field = if !present.is_empty() && rng.below(3) > 0 {
@@ -148,14 +148,14 @@ fn mutate(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
     }
 }
 
-/// A certificate request in PEM, in base64.
+/// A PEM certificate signing request, base64-encoded.
 fn certificate_request() -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let request = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
     STANDARD.encode(request.pem().unwrap())
 }
 
-/// A valid object of the kinds that controllers act on.
+/// A valid object of a kind on which controllers act.
 fn valid(kind: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1m"}}, "ports": [{"containerPort": 80}]}]});
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod});
@@ -263,7 +263,7 @@ fn valid(kind: &str) -> Value {
     }
 }
 
-/// The name that the kind demands.
+/// A name that is valid for the kind.
 fn name_of(kind: &str, number: usize) -> String {
     match kind {
         "CustomResourceDefinition" => "as.hostile.example.com".to_owned(),
@@ -274,8 +274,8 @@ fn name_of(kind: &str, number: usize) -> String {
     }
 }
 
-/// Objects that bind what others do, or that exist once under their name: they are removed before the next attack. They would
-/// otherwise refuse the canary, which is their purpose.
+/// Objects that restrict other objects, or whose name can exist only once: they are removed before the next attack. Otherwise they would
+/// refuse the canary, as they are meant to.
 fn is_removed(kind: &str) -> bool {
     kind.contains("AdmissionPolicy")
         || kind.contains("WebhookConfiguration")
@@ -286,7 +286,7 @@ struct Run {
     cluster: Cluster,
     client: kube::Client,
     rng: Rng,
-    /// Stored objects by kind.
+    /// Number of stored objects by kind.
     accepted: BTreeMap<String, usize>,
 }
 
@@ -314,7 +314,7 @@ impl Run {
             .join("/")
     }
 
-    /// One hostile object, and what one can do with it.
+    /// Creates one hostile object, patches its status and scale, and may delete it.
     async fn attack(&mut self, resource: &Resource, number: usize) {
         let root = resource.root();
         let mut object = valid(&resource.kind);
@@ -359,7 +359,7 @@ impl Run {
         }
     }
 
-    /// A Deployment of another tenant rolls out.
+    /// Checks that a Deployment of another tenant rolls out.
     async fn canary(&self, number: usize) {
         let path = "/apis/apps/v1/namespaces/canary/deployments";
         let name = format!("canary-{number}");
@@ -422,7 +422,7 @@ async fn chaos_in_this_process() {
             run.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await;
         assert_eq!(code, 201);
     }
-    // As the platform bounds a workspace: without a quota a Deployment of 2^31 replicas fills any cluster.
+    // The quota that the platform sets for a workspace: without it a Deployment of 2^31 replicas fills any cluster.
     let hard = json!({"pods": "40", "count/jobs.batch": "40", "count/replicasets.apps": "60"});
     let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": hard}});
     assert_eq!(run.send("POST", "/api/v1/namespaces/hostile/resourcequotas", &quota).await.0, 201);
@@ -432,14 +432,14 @@ async fn chaos_in_this_process() {
         .resources()
         .iter()
         .filter(|resource| resource.has_verb("create") && !resource.is_view())
-        // A Binding has the name of a pod that is not bound.
+        // A Binding needs the name of a pod that is not yet bound.
         .filter(|resource| &*resource.kind != "Binding")
         .cloned()
         .collect();
     assert!(kinds.len() > 40, "{}", kinds.len());
     let until = Instant::now() + Duration::from_secs(setting("CHAOS_SECONDS", SECONDS));
     let mut number = 0;
-    // Every kind at least once, however slow the machine is.
+    // Every kind at least once, even if the machine is slow.
     while number < 2 * kinds.len() || Instant::now() < until {
         let kind = kinds[number % kinds.len()].clone();
         run.attack(&kind, number).await;
@@ -453,7 +453,7 @@ async fn chaos_in_this_process() {
     run.check(seed);
     let stored: usize = run.accepted.values().sum();
     assert!(stored * 10 > number, "{stored} of {number} objects were accepted");
-    // A slow machine has had few attempts.
+    // Slow machines have had few attempts.
     for (attempt, kind) in (number..).zip(kinds.iter().flat_map(|kind| vec![kind; FURTHER_ATTEMPTS])) {
         if !run.accepted.contains_key(&*kind.kind) {
             run.attack(kind, attempt).await;

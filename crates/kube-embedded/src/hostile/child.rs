@@ -1,4 +1,4 @@
-//! Requests in a process of their own, so that the peak of memory is theirs alone.
+//! Runs requests in a child process, so that its peak memory is that of the requests.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -7,29 +7,29 @@ use std::time::Duration;
 use super::lists::{Subject, cases};
 use super::samples::targets;
 
-/// What the process is to do.
+/// Environment variable with the order for the child process.
 const ORDER: &str = "LONGSHORE_HOSTILE_LISTS";
-/// What stands before each line of the answer.
+/// Prefix of result lines in the child's output.
 const MARK: &str = "@@hostile@@";
-/// Address space of the process in KiB: a request that needs more ends it, not the machine.
+/// Address space of the child process in KiB: a request that needs more ends the child process only.
 const ADDRESS_SPACE: usize = 8 << 20;
 
-/// Fields by their places in [`targets`], and the size of each request.
+/// The order: indexes of fields in [`targets`], and the size of each request.
 pub struct Order {
     pub fields: Vec<usize>,
     pub bytes: usize,
     pub is_full: bool,
 }
 
-/// What one request took.
+/// Cost of one request.
 pub struct Cost {
     pub name: String,
     pub took: Duration,
-    /// Bytes of memory at the peak, beyond what the process had before.
+    /// Peak memory in bytes, beyond that before the request.
     pub memory: usize,
 }
 
-/// Runs an ignored test in a child process, with these variables: its standard output.
+/// Runs an ignored test in a child process with these environment variables; returns its standard output.
 pub fn run_test(test: &str, variables: &[(&str, &str)]) -> String {
     let limited = format!("ulimit -v {ADDRESS_SPACE}; exec \"$0\" \"$@\"");
     let child = Command::new("sh")
@@ -46,7 +46,7 @@ pub fn run_test(test: &str, variables: &[(&str, &str)]) -> String {
     printed
 }
 
-/// Sends the requests in a child process.
+/// Sends the requests of an order in a child process.
 pub fn run(order: &Order) -> Vec<Cost> {
     let fields: Vec<_> = order.fields.iter().map(ToString::to_string).collect();
     let order = format!("{}/{}/{}", fields.join(","), order.bytes, order.is_full);
@@ -72,19 +72,19 @@ async fn requests_of_one_order() {
     for at in fields.split(',').map(|at| at.parse().unwrap()) {
         for case in cases(&subject, &all, at, is_full) {
             let count = case.count_for(bytes);
-            // From here on the peak is counted anew.
+            // Resets the peak memory.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let before = kilobytes("VmRSS:");
             let answer = subject.answer(&case, count).await;
             let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
-            // For the parent process.
+            // Result line for the parent process.
             writeln!(std::io::stdout(), "{MARK}{}\t{}\t{memory}", case.name(), answer.took.as_micros())
                 .unwrap();
         }
     }
 }
 
-/// What Linux says of this process.
+/// Reads a memory statistic of this process in KiB.
 pub fn kilobytes(of: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap();

@@ -1,4 +1,4 @@
-//! Credentials whose objects are large: they are read with every request, before it takes a seat.
+//! Attacks with credentials whose objects are large: they are read with every request, before it acquires a seat.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::access::node::{NODES, is_of_predecessor};
 use crate::access::tokens::fill_token_secret;
 use crate::cluster::Cluster;
 
-/// CPU time of `times` calls.
+/// Returns the CPU time of `times` calls.
 fn cost(times: usize, mut call: impl FnMut()) -> Duration {
     let began = cpu_time();
     (0..times).for_each(|_| call());

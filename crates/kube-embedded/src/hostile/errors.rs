@@ -1,4 +1,4 @@
-//! Requests that are wrong in very many places: the errors of one answer are bounded, and so is the work to find them.
+//! Attacks with requests that have very many errors: the errors of one response are bounded, and so is the work to find them.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::field::MOST_ERROR_BYTES;
 
-/// CPU time of one request, with a debug build.
+/// Limit of CPU time per request in a debug build.
 const MOST_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
 struct Attack {
@@ -82,10 +82,10 @@ async fn requests_that_are_wrong_in_thousands_of_places_get_a_bounded_answer() {
         let (code, body) = send(attack.method, &format!("{}?dryRun=All", attack.path), &attack.body).await;
         let took = cpu_time().saturating_sub(began);
         let text = String::from_utf8_lossy(&body);
-        // On creation the fields pass to the requester, with which other managers' entries end.
+        // On creation the requester becomes the owner of the fields, which removes the entries of other managers.
         let is_replaced = code == 201 && attack.name.starts_with("manager") && !text.contains('\u{7f}');
         assert!(code == 422 || is_replaced, "{} {code}: {text:.500}", attack.name);
-        // Each error is in the message and in a cause; the first one is shown whole.
+        // Each error is in the message and in a cause; the first one is not truncated.
         let most = 2 * (2 * MOST_ERROR_BYTES + attack.body.to_string().len());
         assert!(body.len() < most, "{}: {} bytes", attack.name, body.len());
         assert!(took < MOST_TIME, "{}: {took:?}", attack.name);

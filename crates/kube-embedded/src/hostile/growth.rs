@@ -1,4 +1,4 @@
-//! Requests about stored objects with many parts: their CPU time grows at most linearly with the number of the parts.
+//! Requests about stored objects with many parts: their CPU time grows at most linearly with the number of parts.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::{DEPLOYMENTS, deployment};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 
-/// Time of one request over that of ten with a tenth of the parts each: linear is 1, quadratic 10.
+/// Limit of the time of one request divided by that of ten requests with a tenth of the parts each: linear is 1, quadratic 10.
 const TOO_STEEP: u32 = 2;
 const TRIES: usize = 3;
 
 struct Admin(kube::Client);
 
 impl Admin {
-    /// The code and the body of the answer, and the CPU time of this thread, which does all of the work.
+    /// Returns code and body of the response, and the CPU time of this thread, which does all of the work.
     async fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> (u16, Value, Duration) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", media);
         let request = request.body(body.to_string().into_bytes().into()).unwrap();
@@ -36,8 +36,8 @@ async fn open() -> (Cluster, Admin) {
     (cluster, admin)
 }
 
-/// Fails if one request with ten times as many parts takes much longer than ten requests, each time it is tried. The clock of
-/// a thread is too coarse for one small request.
+/// Fails if in every attempt one request with ten times as many parts takes much longer than ten requests. The thread clock is too coarse
+/// for a single small request.
 async fn assert_linear(small: usize, mut cost: impl AsyncFnMut(usize) -> Duration) {
     let mut seen = Vec::new();
     for _ in 0..TRIES {
@@ -104,12 +104,12 @@ async fn update_of_a_keyed_list_of_a_custom_resource_costs_time_linear_in_its_el
 async fn scale_of_an_object_with_many_managers_costs_time_linear_in_their_number() {
     let (cluster, admin) = open().await;
     let mut number = 0;
-    // The same count keeps all managers, another one takes the field from them.
+    // The same replicas keep all managers, others remove their field.
     for replicas in [1, 2] {
         assert_linear(400, async |count| {
             number += 1;
             let name = format!("d{number}");
-            // The last ones by name come first.
+            // In reverse order of names.
             let managers = (0..count).rev().map(|n| {
                 json!({"manager": format!("m{n:05}"), "operation": "Apply", "apiVersion": "apps/v1",
                     "time": "2026-01-02T03:04:05Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:replicas": {}}}})

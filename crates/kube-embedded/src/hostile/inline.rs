@@ -1,4 +1,4 @@
-//! Small requests that cause much work: it is done on the pool, not by the listeners.
+//! Attacks with small requests that cause much work: it runs on the pool, not on the listeners' threads.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn tenant(config: Config) -> Tenant {
     Tenant::new(&cluster, rules).await
 }
 
-/// A cluster whose pool takes no work: what needs it is refused.
+/// A configuration whose pool has no slots: work that needs the pool is refused.
 fn without_pool() -> Config {
     let mut config = Config::default();
     config.work.slots = 0;

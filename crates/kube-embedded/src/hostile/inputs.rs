@@ -1,4 +1,4 @@
-//! Inputs that break servers: deep documents, huge numbers, forged continue tokens, long chains of owners, extreme ordinals.
+//! Attacks with malformed and extreme inputs: deep documents, huge numbers, forged continue tokens, long owner chains, extreme ordinals.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -174,7 +174,7 @@ async fn chain_of_a_thousand_owners_is_collected() {
             "uid": format!("u{n}"), "ownerReferences": owners}})
     };
     put(&world.cluster, "configmaps", (0..1_000).map(link).collect()).await;
-    // A circle has no beginning that could be deleted: it stays, and is no work.
+    // A cycle of owners has no root that could be deleted: the objects stay and cause no work.
     let circle = |n: usize| {
         let next = (n + 1) % 100;
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("r{n}"), "namespace": "default",

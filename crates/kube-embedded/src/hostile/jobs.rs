@@ -1,4 +1,4 @@
-//! Jobs and CronJobs with the largest and the smallest numbers: controllers go on, and the memory of the process is bounded.
+//! Jobs and CronJobs with extreme numbers: controllers keep working, and the memory of the process is bounded.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::sim::Simulation;
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const CANARIES: &str = "/apis/apps/v1/namespaces/canary/deployments";
-/// Started in a process of its own, so that the peak of memory is its own.
+/// Environment variable that starts the test in a child process, so that its peak memory is measured alone.
 const ORDER: &str = "HOSTILE_JOBS";
 const MAX_MEGABYTES: usize = 500;
 
@@ -85,7 +85,7 @@ async fn extreme_jobs_in_this_process() {
         return;
     }
     let world = World::with(Simulation::default()).await;
-    // As the platform bounds a workspace.
+    // The quota that the platform sets for a workspace.
     let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": {"count/pods": "60", "count/jobs.batch": "60"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
     let mut names = Vec::new();
@@ -112,7 +112,7 @@ async fn extreme_jobs_in_this_process() {
         for path in &names {
             let change = json!({"spec": {"suspend": is_suspended}});
             let (code, answer) = world.send("PATCH", path, "application/merge-patch+json", change).await;
-            // A Job that has ended is deleted after its time to live.
+            // A finished Job is deleted after its TTL.
             assert!(matches!(code, 200 | 404), "{path} {code}: {answer:#}");
         }
         world.advance(1).await;
@@ -122,7 +122,7 @@ async fn extreme_jobs_in_this_process() {
         let (code, answer) = world.send("PATCH", path, "application/merge-patch+json", change).await;
         assert!(matches!(code, 200 | 404 | 422), "{path} {code}: {answer:#}");
     }
-    // Some minutes, a day, and so many years that each schedule has missed very many times.
+    // Some minutes, a day, and so many years that each schedule has missed very many runs.
     for seconds in [60, 60, 86_400, 100 * 365 * 86_400, 60] {
         world.advance(seconds).await;
     }

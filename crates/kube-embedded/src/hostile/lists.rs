@@ -1,10 +1,9 @@
-//! Lists and maps of any size: for every list and map field of every built-in kind that clients can create, the CPU time of a
-//! request grows at most linearly with the number of its elements, and its memory is bounded. What grows with stored objects is
-//! tested in `growth`.
+//! Lists and maps of any size: for every list and map field of every built-in kind that clients can create, the CPU time of a request grows
+//! at most linearly with the number of its elements, and its memory is bounded. `growth` tests the growth with stored objects.
 //!
-//! Requests are generated from the schema (`samples`). Each field is tested with distinct elements and with one more variant
-//! (other elements, another verb, two fields at once) that its name selects; the full-size run tests all variants. Time is CPU
-//! time of the thread, so that other tests do not disturb it. Memory is that of a process of its own (`child`).
+//! Requests are generated from the schema (`samples`). Each field is tested with distinct elements and with one more variant (other
+//! elements, another verb, two fields at once) that its name selects; the full-size run tests all variants. Time is the thread's CPU time,
+//! so that other tests do not disturb it. Memory is measured in a child process (`child`).
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,39 +14,39 @@ use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::schema::builtin;
 
-/// Sizes of the first measurement, and of the second one that only suspects get.
+/// Number of elements in the first measurement, and in the second one, which only suspicious cases get.
 const SMALL: usize = 120;
 const LARGE: usize = 300;
-/// Time at ten times the size over time at the size: linear is 10, quadratic 100.
+/// Limits of the time at ten times the size divided by the time at the size: linear is 10, quadratic 100.
 const SUSPICIOUS: u32 = 11;
 const TOO_STEEP: u32 = 18;
-/// Below this nothing is suspicious.
+/// Times below this are not suspicious.
 const NOISE: Duration = Duration::from_millis(15);
-/// Requests of the full-size run: the largest body that is accepted, and what it may cost in a release build.
+/// Limits of the full-size run: the largest accepted body, and its cost in a release build.
 const FULL_BYTES: usize = 3 * 1024 * 1024 - 4096;
 const FULL_TIME: Duration = Duration::from_secs(2);
 const FULL_MEMORY: usize = 200 << 20;
-/// The full-size run compares times above this with those of a tenth of the size.
+/// The full-size run compares times above this with those at a tenth of the size.
 const FULL_NOISE: Duration = Duration::from_millis(200);
-/// The sampled run in a debug build: a tenth of the size, one of so many fields.
+/// The sampled run in a debug build: a tenth of the size, one of [`SAMPLE`] fields.
 const SAMPLE_BYTES: usize = FULL_BYTES / 10;
 const SAMPLE_MEMORY: usize = FULL_MEMORY / 5;
 const SAMPLE: usize = 8;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 pub fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }
 
-/// An answer of the cluster, and the CPU time that it took.
+/// A response, and its CPU time.
 pub struct Answer {
     pub code: u16,
     pub text: String,
     pub took: Duration,
 }
 
-/// A cluster with an object of each kind to update and to patch.
+/// A cluster with an object of each kind for updates and patches.
 pub struct Subject {
     client: kube::Client,
     existing: HashSet<String>,
@@ -55,7 +54,7 @@ pub struct Subject {
 
 impl Subject {
     pub async fn open() -> Self {
-        // All work is done on this thread, where its time is measured.
+        // All work runs on this thread, where its time is measured.
         let config = Config { inline_bytes: usize::MAX, ..Config::default() };
         let cluster = Cluster::open(config).await.unwrap();
         let mut subject = Self { client: cluster.client(User::admin()), existing: HashSet::new() };
@@ -83,13 +82,13 @@ impl Subject {
         Answer { code, text: String::from_utf8_lossy(&body).into_owned(), took }
     }
 
-    /// Whether a request of this variant can reach its validation.
+    /// Whether a request of this variant can reach validation.
     pub fn can(&self, target: &Target, verb: Verb) -> bool {
         matches!(verb, Verb::Create | Verb::CreatePair | Verb::Apply) && !target.is_status
             || self.existing.contains(target.resource.kind.as_ref())
     }
 
-    /// The answer to one dry run.
+    /// Returns the response of one dry run.
     pub async fn answer(&self, case: &Case<'_>, count: usize) -> Answer {
         let request = case.target.request(case.next, case.verb, case.fill, count);
         let answer = self.send(request).await;
@@ -100,7 +99,7 @@ impl Subject {
     }
 }
 
-/// A field, and how it is tested.
+/// A field and the variant of its test.
 pub struct Case<'a> {
     target: &'a Target,
     next: &'a Target,
@@ -117,7 +116,7 @@ impl<'a> Case<'a> {
         format!("{} {:?} {:?}", self.target.name(), self.verb, self.fill)
     }
 
-    /// The number of elements with which the request has this size.
+    /// Returns the number of elements for a request of this size.
     pub fn count_for(&self, bytes: usize) -> usize {
         let size = |count: usize| self.target.request(self.next, self.verb, self.fill, count).body.len();
         let each = size(200).saturating_sub(size(100)).max(100) / 100 + 3;
@@ -125,7 +124,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What is tested of the field `at`, besides applying it: distinct elements and its variant, or all variants.
+/// Returns the test cases of the field at index `at`: apply, distinct elements and its variant, or all variants.
 pub fn cases<'a>(subject: &Subject, all: &'a [Target], at: usize, is_full: bool) -> Vec<Case<'a>> {
     let target = &all[at];
     let of_status =
@@ -146,7 +145,7 @@ pub fn cases<'a>(subject: &Subject, all: &'a [Target], at: usize, is_full: bool)
     possible.map(|variant| Case::new(all, at, variant)).collect()
 }
 
-/// The factor by which ten times as many elements cost more, where that is more than it may be.
+/// Returns the ratio of the times for ten times as many elements, if it exceeds the limit.
 async fn steepness(subject: &Subject, case: &Case<'_>) -> Option<u32> {
     let ratio = async |small: usize| {
         let few = subject.answer(case, small).await.took.max(Duration::from_micros(1));
@@ -161,7 +160,7 @@ async fn steepness(subject: &Subject, case: &Case<'_>) -> Option<u32> {
     (least >= TOO_STEEP).then_some(least)
 }
 
-/// Tests each `part`th field of `parts`, so that the work is shared by several tests.
+/// Tests every `parts`th field from `part` on, so that several tests share the work.
 async fn check_part(part: usize, parts: usize) {
     let subject = Subject::open().await;
     let all = targets();
@@ -193,7 +192,7 @@ fn targets_include_fields_of_pods_services_metadata_and_status() {
     assert!(names.len() > 250, "{}", names.len());
 }
 
-/// The requests are of use only if they are decoded, and the object's own rules see them.
+/// The generated requests are useful only if they can be decoded and reach the validation of their kind.
 #[tokio::test]
 async fn generated_requests_reach_validation() {
     let subject = Subject::open().await;
@@ -223,7 +222,7 @@ async fn requests_cost_time_linear_in_each_list_odd_fields() {
     check_part(1, 2).await;
 }
 
-/// Fails with the cases whose time or memory is above the limits.
+/// Fails with the cases whose time or memory exceeds the limits.
 fn assert_bounded(costs: &[child::Cost], time: Option<Duration>, memory: usize) {
     let is_over = |cost: &&child::Cost| time.is_some_and(|most| cost.took > most) || cost.memory > memory;
     let over = costs.iter().filter(is_over);
@@ -241,7 +240,7 @@ fn sampled_requests_use_bounded_memory() {
     assert_bounded(&costs, None, SAMPLE_MEMORY);
 }
 
-/// The requests that took much longer than ten times those of a tenth of the size.
+/// Returns the requests that took much longer than ten requests of a tenth of the size.
 fn steep(full: &[child::Cost], tenth: &[child::Cost]) -> Vec<String> {
     assert_eq!(full.len(), tenth.len());
     let pairs = full.iter().zip(tenth).filter(|(full, tenth)| {
@@ -261,7 +260,7 @@ fn largest_requests_are_answered_in_bounded_time_and_memory() {
     let (mut costs, mut too_steep) = (Vec::new(), Vec::new());
     for at in 0..targets().len() {
         let full = run(at, FULL_BYTES);
-        // One that was disturbed is measured again.
+        // A disturbed measurement is repeated.
         if !steep(&full, &run(at, FULL_BYTES / 10)).is_empty() {
             too_steep.extend(steep(&run(at, FULL_BYTES), &run(at, FULL_BYTES / 10)));
         }

@@ -1,4 +1,4 @@
-//! Objects that a tenant writes to harm others: extreme numbers, times and sizes, against a cluster with all controllers.
+//! Attacks by tenants: objects with extreme numbers, times and sizes, against a cluster with all controllers.
 
 mod answers;
 mod chaos;
@@ -143,7 +143,7 @@ async fn object_that_grows_past_the_limit_of_etcd_is_refused_and_the_store_opens
     }
     cluster.stop();
     drop(cluster);
-    // What the controllers of the first one hold is given back a moment later.
+    // The controllers of the first cluster release the store asynchronously.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     let cluster = loop {
         match open().await {

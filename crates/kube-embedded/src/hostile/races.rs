@@ -1,4 +1,4 @@
-//! Requests at the same time: first writes of one name, writes under one quota, requests whose client has gone.
+//! Concurrent requests: creations of one name, writes under one quota, cancelled requests.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn first_applies_and_puts_at_once_all_succeed() {
         });
         for answer in join_all(puts).await {
             let (code, body) = answer.unwrap();
-            // An update without a version of a kind that wants one is told so, as in Kubernetes.
+            // Kinds that require a `resourceVersion` refuse an update without it with 422, as in Kubernetes.
             assert!(matches!(code, 200 | 201 | 422), "{body:#}");
         }
     }
@@ -81,7 +81,7 @@ async fn writes_at_once_under_a_quota_share_commits_and_never_exceed_it() {
     cluster.stop();
 }
 
-/// Reports, when it is dropped, whether the object is visible.
+/// Reports on drop whether the object is visible.
 struct Held(Weak<Store>, Option<oneshot::Sender<bool>>);
 
 impl Drop for Held {
@@ -99,7 +99,7 @@ async fn cancelled_request_keeps_its_reservation_until_its_commit_is_visible() {
     let value = json!({"metadata": {"namespace": "n", "name": "a"}});
     let change =
         Change { key: Key::new(&"services".into(), "n", "a"), expect: Expect::Absent, op: Op::Put(value) };
-    // Polled once, which queues it, and then dropped, as when a client goes away.
+    // Polled once, which queues the commit, then dropped, as when a client disconnects.
     let _ = tokio::time::timeout(Duration::ZERO, store.commit_holding(vec![change], held)).await;
     assert!(visible.await.unwrap(), "the address was free before the Service that has it was visible");
 }

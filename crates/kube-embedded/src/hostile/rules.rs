@@ -1,4 +1,4 @@
-//! Callers with very many rules: reviews of their rules, and roles and bindings that they write.
+//! Callers with very many RBAC rules: rules reviews, and writes of roles and bindings.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn binding(name: &str, role: &str) -> Value {
         "subjects": [{"apiGroup": group, "kind": "User", "name": NAME}]})
 }
 
-/// A tenant with bindings to these roles in turn.
+/// A tenant whose bindings refer to these roles in turn.
 async fn tenant(config: Config, roles: Vec<Value>) -> Tenant {
     let cluster = Cluster::open(config).await.unwrap();
     let writes = json!([{"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},

@@ -1,6 +1,6 @@
 //! Generated requests: for every list and map field of every built-in kind, an object with many elements in it.
 //!
-//! The fields come from the schema. Each distinct field of each type occurs once, in the first kind that has it.
+//! The fields come from the schema. Each distinct field of each type occurs once, in the first kind that contains it.
 
 use std::collections::HashSet;
 
@@ -10,29 +10,29 @@ use crate::schema::builtin;
 use crate::schema::resources::Resource;
 use crate::schema::types::{ListMerge, Shape, TypeRef};
 
-/// The object that updates and patches are about.
+/// Name of the object for updates and patches.
 pub const EXISTING: &str = "existing";
 
-/// What the elements of a list are like.
+/// The content of the elements of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// With the required fields, each with other names.
+    /// Required fields, with different names.
     Distinct,
-    /// With the required fields, all the same.
+    /// Required fields, all equal.
     Alike,
-    /// With all fields, booleans true.
+    /// All fields; booleans are true.
     Complete,
-    /// Texts are unprintable characters.
+    /// Strings of unprintable characters.
     Control,
-    /// One element, whose texts are unprintable characters as long as all elements would be.
+    /// One element, with strings of unprintable characters as long as all elements together.
     Huge,
 }
 
-/// How a request is sent.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Create,
-    /// The field and the next one of the kind, each with half of the elements.
+    /// Creates with the field and the next one of the kind, each with half of the elements.
     CreatePair,
     Apply,
     Replace,
@@ -43,7 +43,7 @@ pub enum Verb {
     Status,
 }
 
-/// Everything that a field is tested with in the full-size run.
+/// All variants of a field in the full-size run.
 pub const VARIANTS: &[(Verb, Fill)] = &[
     (Verb::Create, Fill::Alike),
     (Verb::Create, Fill::Complete),
@@ -63,7 +63,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// A step from an object to one of its parts.
+/// One step of a path into an object.
 #[derive(Clone, Debug)]
 pub enum Step {
     Field(String),
@@ -76,7 +76,7 @@ pub struct Target {
     pub resource: Resource,
     steps: Vec<Step>,
     pub is_associative: bool,
-    /// It is below the root's `status`.
+    /// Whether it is below the root's `status`.
     pub is_status: bool,
 }
 
@@ -93,17 +93,17 @@ impl Target {
         name
     }
 
-    /// A number that depends on the name only.
+    /// A hash of the name, stable across runs.
     pub fn hash(&self) -> usize {
         self.name().bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))
     }
 
-    /// The one variant that is tested in every run, besides distinct elements.
+    /// The variant that is tested in every run, besides distinct elements.
     pub fn variant(&self) -> (Verb, Fill) {
         VARIANTS[self.hash() % VARIANTS.len()]
     }
 
-    /// A dry run with `count` elements in this field.
+    /// Returns a dry run with `count` elements in this field.
     pub fn request(&self, next: &Self, verb: Verb, fill: Fill, count: usize) -> Request {
         let verb = if self.is_status { Verb::Status } else { verb };
         let mut object = base(&self.resource);
@@ -152,7 +152,7 @@ impl Target {
         }
     }
 
-    /// Puts `count` elements into this field.
+    /// Adds `count` elements to this field.
     fn fill(&self, object: &mut Value, count: usize, fill: Fill) {
         let (mut ty, mut at) = (self.resource.root(), object);
         for step in &self.steps {
@@ -205,14 +205,14 @@ impl Target {
     }
 }
 
-/// The path of all objects of a kind.
+/// The collection path of a kind.
 pub fn collection(resource: &Resource) -> String {
     let Resource { group, version, name, namespaced, .. } = resource;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     if *namespaced { format!("{root}/namespaces/default/{name}") } else { format!("{root}/{name}") }
 }
 
-/// A JSON patch that sets what is in `object`.
+/// A JSON patch that sets the fields of `object`.
 fn operations(object: &Value) -> Value {
     let add = |path: String, value: &Value| json!({"op": "add", "path": path, "value": value});
     let mut operations = Vec::new();
@@ -229,7 +229,7 @@ fn operations(object: &Value) -> Value {
     Value::Array(operations)
 }
 
-/// A valid object of a kind, where a generated one would be refused before all of its rules are evaluated.
+/// A valid object of a kind, for kinds whose generated objects would be refused before all rules are evaluated.
 pub fn base(resource: &Resource) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": "a"}]});
     let labels = json!({"app": "a"});
@@ -258,7 +258,7 @@ pub fn base(resource: &Resource) -> Value {
     object
 }
 
-/// Bytes of a huge text per element that it stands for.
+/// Bytes of a huge string per element that it replaces.
 const HUGE_FACTOR: usize = 12;
 
 /// Generates values of a type.
@@ -268,7 +268,7 @@ struct Sampler<'a> {
 }
 
 impl Sampler<'_> {
-    /// The `i`th value of a type, with the fields that it needs.
+    /// The `i`th value of a type, with its required fields.
     fn value(&self, ty: TypeRef<'_>, field: &str, i: usize, depth: usize) -> Value {
         let chosen = match field {
             "protocol" => json!("TCP"),
@@ -328,7 +328,7 @@ impl Sampler<'_> {
     }
 }
 
-/// Every list and map field, once per type that has it.
+/// Returns every list and map field, once per type that contains it.
 pub fn targets() -> Vec<Target> {
     fn walk(
         resource: &Resource,

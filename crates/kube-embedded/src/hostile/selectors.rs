@@ -1,4 +1,4 @@
-//! Selectors with thousands of requirements: of lists, of watches that stay open, and of deletions.
+//! Attacks with selectors of thousands of requirements: in lists, open watches, and deletions.
 
 use serde_json::{Value, json};
 

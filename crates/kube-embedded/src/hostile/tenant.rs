@@ -1,4 +1,4 @@
-//! A tenant of a cluster: an impersonated user whose requests count against a flow of their own.
+//! A tenant of a cluster: an impersonated user with a flow of its own.
 
 use http::Response;
 use http_body_util::BodyExt;
@@ -16,7 +16,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// With a `ClusterRole` for these requests.
+    /// Creates a tenant with a `ClusterRole` for these requests.
     pub async fn new(cluster: &Cluster, rules: Value) -> Self {
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": "tenant"}, "rules": rules});
@@ -29,7 +29,7 @@ impl Tenant {
         Self { cluster: cluster.clone(), client: cluster.client(User::admin()) }
     }
 
-    /// The answer, of which the body has not been read.
+    /// Sends a request; returns the response without reading its body.
     pub async fn begin(
         &self,
         method: &str,
@@ -68,7 +68,7 @@ impl Tenant {
     }
 }
 
-/// Stores objects as they are.
+/// Stores objects without going through the API.
 pub async fn put(cluster: &Cluster, storage: &str, objects: Vec<Value>) {
     let change = |object: Value| {
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
@@ -78,7 +78,7 @@ pub async fn put(cluster: &Cluster, storage: &str, objects: Vec<Value>) {
     cluster.store().commit(objects.into_iter().map(change).collect()).await.unwrap();
 }
 
-/// `ConfigMaps` of the namespace `default`.
+/// Creates `ConfigMaps` in the namespace `default`.
 pub fn config_maps(count: usize, bytes: usize) -> Vec<Value> {
     let map = |n: usize| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n:05}"), "namespace": "default",
@@ -87,7 +87,7 @@ pub fn config_maps(count: usize, bytes: usize) -> Vec<Value> {
     (0..count).map(map).collect()
 }
 
-/// Bytes that are held for users with credentials.
+/// Memory held by the governor for authenticated users, in bytes.
 pub fn held(cluster: &Cluster) -> u64 {
     let mut registry = prometheus_client::registry::Registry::default();
     cluster.metrics().register(&mut registry);
@@ -98,7 +98,7 @@ pub fn held(cluster: &Cluster) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// The result of a future, and how often another task of the same thread could run meanwhile.
+/// Returns the result of a future, and how often another task of the same thread ran in the meantime.
 pub async fn while_others_run<T>(work: impl Future<Output = T>) -> (T, usize) {
     let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counter = count.clone();

@@ -1,12 +1,13 @@
 //! Connections: HTTP/1.1 and HTTP/2 on one listener, with or without TLS, drained at the end.
 //!
 //! Invariants:
-//! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is closed when the timeout
-//!   for that step has passed. A connection without open requests is closed when it has been idle too long.
-//! - A peer that does not read its answers is closed: when the connection takes no byte, or an answer makes no progress, for
-//!   [`STALL_TIMEOUT`], or when an answer is taken more slowly than [`super::outgoing::MIN_RATE`].
-//! - The number of connections is bounded in total and per address; a connection over the limit is closed at once.
-//! - A connection that fails does not affect any other.
+//!
+//! - A peer that completes no TLS handshake, sends nothing, or sends no complete request head is disconnected after the timeout of that
+//!   step. A connection without open requests is closed after `IDLE_TIMEOUT`.
+//! - A peer that does not read its responses is disconnected: when the connection accepts no byte or a response makes no progress for
+//!   [`STALL_TIMEOUT`], or when a response is read more slowly than [`super::outgoing::MIN_RATE`].
+//! - The number of connections is bounded in total and per address; a connection over the limit is closed immediately.
+//! - A failing connection does not affect any other.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -33,25 +34,25 @@ use super::gather::{Gather, Turn};
 use super::outgoing::{Outbox, STALL_TIMEOUT};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until the first byte, by which HTTP/1 and HTTP/2 are told apart.
+/// Timeout of the first bytes, which distinguish HTTP/1 from HTTP/2.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Until the head of the first request is complete; on HTTP/1 also for each further one.
+/// Timeout of the first complete request head; on HTTP/1 of every request head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Without an open request. As kube-apiserver.
+/// Timeout of a connection without open requests, as in kube-apiserver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// HTTP/2 pings, so that a connection whose peer vanished ends although watches are open on it. As kube-apiserver.
+/// HTTP/2 pings detect vanished peers even while watches are open. Same values as kube-apiserver.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// How often it is checked whether the peer reads.
+/// Interval of the checks whether the peer reads.
 const STALL_INTERVAL: Duration = Duration::from_secs(10);
-/// How long open requests may take after the server was asked to stop.
+/// Time limit of open requests after shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(8);
-/// Refused connections are logged at most once in this time.
+/// Refused connections are logged at most once per interval.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A service that can answer on a connection.
+/// A service that handles the requests of a connection.
 pub trait Answers<B>:
     Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -65,11 +66,11 @@ impl<B, S> Answers<B> for S where
 {
 }
 
-/// How many connections one listener keeps open.
+/// Connection limits of one listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     pub total: usize,
-    /// From one address; of IPv6, from one /64.
+    /// Per client address; for IPv6 per /64.
     pub per_address: usize,
 }
 
@@ -79,8 +80,8 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Serves until `stop` resolves, then lets open requests finish. `service` makes the service of one connection,
-/// given the peer's address and the certificate that it showed.
+/// Serves until `stop` resolves, then drains open requests. `service` creates the service of one connection from the peer's address and
+/// client certificate.
 pub async fn accept<S, B>(
     listener: TcpListener,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -93,7 +94,7 @@ pub async fn accept<S, B>(
 {
     let tls = tls.map(TlsAcceptor::from);
     let connections = Arc::new(Connections::new(limits));
-    // Each connection holds a receiver: when all are gone, everything is drained.
+    // Each connection has a receiver: when all are dropped, draining is complete.
     let draining = watch::Sender::new(false);
     tokio::pin!(stop);
     loop {
@@ -104,7 +105,7 @@ pub async fn accept<S, B>(
         let (socket, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, most likely: wait for some to be closed.
+                // Usually out of file descriptors: wait until some are closed.
                 tracing::warn!(%error, "cannot accept a connection");
                 sleep(Duration::from_millis(100)).await;
                 continue;
@@ -161,7 +162,7 @@ where
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(sending.clone());
         let (open, answer) = (counting.begin(), service.clone().oneshot(request));
-        // The request is open until the last byte of its response has been taken.
+        // The request counts as open until the last byte of its response has been taken.
         async move {
             let response: Response<B> = answer.await?;
             Ok::<_, Infallible>(response.map(|body| {
@@ -199,7 +200,7 @@ where
             () = drained => connection.as_mut().graceful_shutdown(),
             () = idle => {
                 connection.as_mut().graceful_shutdown();
-                // A request that was on its way may still be answered.
+                // A request already in flight may still be answered.
                 let closed = async {
                     sleep(DRAIN_TIMEOUT).await;
                     while requests.count() > 0 {
@@ -217,7 +218,7 @@ where
     Turn::new(serving, stream).await
 }
 
-/// The open requests of one connection, and since when there are none.
+/// Open requests of one connection, and the time since the last one ended.
 struct OpenRequests {
     begun: Instant,
     open: AtomicUsize,
@@ -249,8 +250,8 @@ impl OpenRequests {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Resolves when no request came in time, or none has been open for [`IDLE_TIMEOUT`]. It looks from time to time
-    /// instead of being notified: requests must not pay for it.
+    /// Resolves when no request arrived in time, or none has been open for [`IDLE_TIMEOUT`]. Polls instead of being notified, so that
+    /// requests do not pay for it.
     async fn idle(&self) {
         let mut at = self.begun + HEADER_TIMEOUT;
         loop {
@@ -268,7 +269,7 @@ impl OpenRequests {
     }
 }
 
-/// The connections of one listener.
+/// Open connections of one listener.
 struct Connections {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
@@ -282,7 +283,7 @@ struct OpenConnections {
     logged: Option<Instant>,
 }
 
-/// An open connection; no longer counted when dropped.
+/// Guard of one open connection: dropping it decrements the counts.
 struct OpenConnection {
     connections: Arc<Connections>,
     address: IpAddr,
@@ -293,7 +294,7 @@ impl Connections {
         Self { limits, open: Mutex::default() }
     }
 
-    /// `None` if the listener or the address has as many as it may.
+    /// Counts a new connection; `None` if the listener or the address is at its limit.
     fn open(self: &Arc<Self>, address: IpAddr) -> Option<OpenConnection> {
         let address = network_of(address);
         let mut open = self.open.lock();
@@ -328,7 +329,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// What counts as one address: of IPv6 the /64, which is what one host is given.
+/// Maps an address to the unit of the limit: for IPv6 the /64, the usual allocation of one host.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

@@ -1,8 +1,7 @@
-//! Audit events of the Kubernetes API: writes and refusals, given to a sink before the response is sent.
+//! Audit events of the Kubernetes API: writes and refusals, passed to a sink before the response is sent.
 //!
-//! Not recorded: reads that succeed; requests that the platform makes in its own name, which are recorded where a
-//! person asked for them; reviews and dry runs that succeed, which change nothing; heartbeats of nodes (Leases, Events,
-//! status). An event holds names, never content.
+//! Not recorded: successful reads; requests of the platform in its own name, because the request that causes them is recorded; successful
+//! reviews and dry runs, which change nothing; node heartbeats (Leases, Events, status). An event contains names, never object content.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,28 +15,28 @@ use super::respond::Body;
 use super::target::{self, ResourcePath};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// Refusals of callers without valid credentials that are recorded in a second: strangers must not fill the disk.
+/// Limit of recorded refusals without valid credentials per second: unauthenticated clients must not fill the disk.
 const MAX_UNAUTHENTICATED: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// One write or refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEvent {
-    /// Also the header `Audit-Id` of the response.
+    /// Also sent as the response header `Audit-Id`.
     pub id: String,
-    /// The name that authorisation saw; `None` without valid credentials.
+    /// The effective user; `None` without valid credentials.
     pub user: Option<String>,
-    /// Who impersonated the user.
+    /// The authenticated user who impersonated `user`.
     pub impersonator: Option<String>,
     pub verb: &'static str,
     /// `deployments.apps/<namespace>/<name>/<subresource>`.
     pub object: Option<String>,
     pub source: Option<IpAddr>,
-    /// `None` if the client left before there was a response.
+    /// `None` if the client disconnected before there was a response.
     pub status: Option<u16>,
 }
 
-/// Where events go. It is called before the response is sent and must not wait.
+/// Receives audit events. Called before the response is sent; must not block.
 pub trait AuditSink: Send + Sync + 'static {
     fn write(&self, event: &AuditEvent);
 }
@@ -84,14 +83,14 @@ impl Auditor {
     }
 }
 
-/// The audit record of one request until it is settled. Dropped before, a write is recorded as abandoned.
+/// Audit state of one request. If dropped before [`Self::end`], a write is recorded as abandoned.
 pub(super) struct RequestAudit<'a> {
     auditor: Option<&'a Auditor>,
     parts: &'a Parts,
     source: Option<IpAddr>,
     pub user: Option<String>,
     pub impersonator: Option<String>,
-    /// The user is a node.
+    /// Whether the user is a node.
     pub is_node: bool,
 }
 
@@ -100,17 +99,17 @@ impl<'a> RequestAudit<'a> {
         Self { auditor, parts, source, user: None, impersonator: None, is_node: false }
     }
 
-    /// Whether anything is recorded; if not, nothing need be remembered for it.
+    /// Whether the request is recorded; if not, its user need not be stored here.
     pub fn is_recording(&self) -> bool {
         self.auditor.is_some()
     }
 
-    /// Nothing of this request is recorded.
+    /// Disables recording of this request.
     pub fn forget(&mut self) {
         self.auditor = None;
     }
 
-    /// Records what has to be, before the response is sent.
+    /// Records the request if required, before the response is sent.
     pub fn end(mut self, response: &mut Response<Body>) {
         let Some(auditor) = self.auditor.take() else { return };
         let status = response.status().as_u16();
@@ -162,7 +161,7 @@ impl Drop for RequestAudit<'_> {
     }
 }
 
-/// The object's names; `None` if one of them cannot be a name, since a path can hold whatever a caller wrote.
+/// Returns the object's names; `None` if one is not a valid name, because a path can contain arbitrary text.
 fn object_of(path: &ResourcePath) -> Option<String> {
     let is_name = |text: &str| {
         text.len() <= 253
@@ -210,7 +209,7 @@ mod tests {
         let admin: &[(&str, &str)] = &[("impersonate-user", "ann"), ("impersonate-group", "system:masters")];
         let jane: &[(&str, &str)] = &[("impersonate-user", "jane")];
         let map = r#"{"metadata":{"name":"a"}}"#;
-        // As itself the platform is not recorded.
+        // Requests of the platform itself are not recorded.
         assert_eq!(send(&[], "POST", maps, r#"{"metadata":{"name":"own"}}"#).await, 201);
         assert_eq!(send(admin, "POST", &format!("{maps}?dryRun=All"), map).await, 201);
         assert_eq!(send(admin, "POST", maps, map).await, 201);

@@ -1,6 +1,6 @@
-//! The body of a request: bounded in size, in time, and by the caller's share of memory.
+//! Request bodies: bounded in size, in time, and by the caller's share of memory.
 //!
-//! It is read before the request takes a seat, so that a slow sender holds nothing but its own connection and what it
+//! The body is read before the request acquires a seat, so that a slow client occupies only its connection and the memory of the bytes it
 //! has sent.
 
 use std::pin::{Pin, pin};
@@ -15,26 +15,26 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::{ApiError, Result};
 
-/// Kubernetes' own limit.
+/// Same limit as kube-apiserver.
 pub const BODY_LIMIT: usize = 3 * 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);
-/// A body that brings less than this in each window is given up.
+/// A body that transfers less than this per window is rejected.
 const MIN_PROGRESS: usize = 1 << 10;
 const PROGRESS_WINDOW: Duration = Duration::from_secs(10);
-/// How long the rest of a refused body is read and thrown away: a client that is still sending when the connection is
-/// closed never reads the reason.
+/// Time limit for draining the rest of a refused body: a client that is still sending when the connection is closed never reads the
+/// response.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Reserved for every request with a body, for the buffers of its stream.
+/// Reserved per request with a body, for the buffers of its stream.
 const OVERHEAD: u64 = 16 << 10;
 
-/// A body that was read, and the memory that it holds.
+/// A request body and its memory reservation.
 #[derive(Default)]
 pub struct RequestBody {
     pub bytes: Bytes,
     pub reserved: Option<Reserved>,
 }
 
-/// Reads a body at the expense of `flow`.
+/// Reads a body and charges its memory to `flow`.
 pub async fn read<B>(body: B, governor: &Governor, level: Level, flow: Flow) -> Result<RequestBody>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -47,7 +47,7 @@ where
     collect(&mut body, governor, level, flow).await
 }
 
-/// Reads and drops the rest of the body of a request that was refused with `status`.
+/// Drains the rest of the body of a request that was refused with `status`.
 pub async fn discard<B>(mut body: Pin<&mut B>, status: StatusCode)
 where
     B: http_body::Body<Data = Bytes>,
@@ -72,7 +72,7 @@ where
     let mut reserved = governor.reserve(level, flow, OVERHEAD).map_err(rejected)?;
     let deadline = Instant::now() + BODY_TIMEOUT;
     let mut window = (Instant::now() + PROGRESS_WINDOW, 0);
-    // Mostly there is one frame, which is not copied.
+    // A body usually consists of one frame, which is not copied.
     let (mut first, mut whole) = (Bytes::new(), Vec::new());
     loop {
         let frame = timeout_at(deadline.min(window.0), body.frame()).await;
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// A body of pieces, each after a pause.
+    /// A body of chunks of `size` bytes, each after a pause in seconds.
     fn body(pieces: Vec<(u64, usize)>) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send {
         StreamBody::new(stream::iter(pieces).then(|(seconds, size)| async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;

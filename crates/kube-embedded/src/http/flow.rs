@@ -1,7 +1,7 @@
-//! Whose budgets a request uses: its priority level and its flow.
+//! Priority level and flow of a request, as in API Priority and Fairness.
 //!
-//! Invariant: a tenant cannot multiply its flows. ServiceAccounts of one namespace, which it can create and mint tokens for, are
-//! one flow; with [`ServiceAccountFlows::group_labels`], those of all namespaces of one group are.
+//! Invariant: a tenant cannot multiply its flows. All `ServiceAccounts` of one namespace, which the tenant can create and issue tokens for,
+//! share one flow; with [`ServiceAccountFlows::group_labels`], those of all namespaces of one group do.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use governor::{Flow, Governor, Level};
 use crate::access::{ANONYMOUS, MASTERS, User, split_service_account};
 use crate::store::Store;
 
-/// Which ServiceAccounts share a flow.
+/// Configures which `ServiceAccounts` share a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccountFlows {
-    /// Namespaces whose ServiceAccounts have a flow each. Tenants must not be able to create any there.
+    /// Namespaces whose `ServiceAccounts` have a flow each. Tenants must not be able to create any there.
     pub separate_in: Vec<String>,
-    /// Namespaces with the same value of the first of these labels that they have share one flow. Tenants must not be able to change
-    /// them.
+    /// Namespace labels; the first one present on a namespace counts. Namespaces with the same value of it share one flow. Tenants must not
+    /// be able to change these labels.
     pub group_labels: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Default for ServiceAccountFlows {
     }
 }
 
-/// What the flow of a caller is computed from.
+/// The identity that determines the flow of a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum FlowKey {
     Address(Option<IpAddr>),
@@ -52,7 +52,7 @@ impl FlowKey {
     }
 }
 
-/// Whose budgets a request uses.
+/// The priority level and flow that a request is charged to.
 #[derive(Clone, Copy)]
 pub struct Payer {
     pub level: Level,
@@ -60,8 +60,8 @@ pub struct Payer {
 }
 
 impl Payer {
-    /// The platform's own requests in process have a level of their own, as cluster administrators do. What it does
-    /// on behalf of a user counts as that user's.
+    /// Requests of the platform itself and of cluster administrators have a separate level. Requests that it makes with impersonation are
+    /// charged to the impersonated user.
     pub fn of(
         governor: &Governor,
         flows: &ServiceAccountFlows,
@@ -117,9 +117,9 @@ mod tests {
         assert_ne!(of(&account("a", "x"), &["group"]), of(&account("c", "x"), &["group"]));
         assert_ne!(of(&account("people", "x"), &[]), of(&account("people", "y"), &[]));
         assert_ne!(of("jane", &[]), of("joe", &[]));
-        // Users and namespaces of one name are different callers.
+        // A user and a namespace of the same name have different flows.
         assert_ne!(of("a", &[]), of(&account("a", "x"), &[]));
-        // The first label that a namespace has counts; the others are for those without it.
+        // The first label present on a namespace counts; later labels apply to namespaces without it.
         assert_ne!(of(&account("d", "x"), &["group", "owner"]), of(&account("e", "y"), &["group", "owner"]));
         assert_eq!(of(&account("d", "x"), &["owner", "group"]), of(&account("e", "y"), &["owner", "group"]));
         assert_eq!(of(&account("d", "x"), &["owner", "group"]), of(&account("a", "y"), &["owner", "group"]));

@@ -1,10 +1,10 @@
-//! Writes that go out together.
+//! Write coalescing for HTTP/2 connections.
 //!
-//! HTTP/2 flushes after almost every frame. A change that a hundred watches of one connection are told of would be a
-//! hundred TLS records and a hundred system calls. Here a flush waits until the connection has said all that it has
-//! to say at this turn ([`Turn`]); then everything goes out at once.
+//! The HTTP/2 implementation flushes after almost every frame. A change that a hundred watches of one connection receive would cause a
+//! hundred TLS records and system calls. Here a flush is deferred until the connection has been polled ([`Turn`]); then everything is
+//! written at once.
 //!
-//! Always true: when a connection rests, nothing of what it wrote is held back but by the peer.
+//! Invariant: when the connection future is pending, only a peer that does not read keeps written data in the buffer.
 
 use std::io;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// So much is held at most; then writing waits for the peer.
+/// Buffer capacity; when it is full, writing waits for the peer.
 const FULL: usize = 64 << 10;
-/// What is at least so long goes out by itself, without being copied.
+/// Writes of at least this size bypass the buffer and are not copied.
 const LARGE: usize = 16 << 10;
 
-/// A stream whose flushes wait for the end of the turn.
+/// A stream whose flushes are deferred to the end of the connection's poll.
 pub struct Gather<T>(Arc<Mutex<Inner<T>>>);
 
 struct Inner<T> {
@@ -30,7 +30,7 @@ struct Inner<T> {
     held: BytesMut,
     /// Whether the peer has sent anything.
     has_read: bool,
-    /// Since when the peer takes nothing of what it is sent.
+    /// Since when the peer has accepted no data.
     stalled: Option<Instant>,
 }
 
@@ -50,7 +50,7 @@ impl<T: AsyncWrite + Unpin> Gather<T> {
         self.0.lock().has_read
     }
 
-    /// For how long the peer has taken nothing of what it is sent.
+    /// How long the peer has accepted no data.
     pub fn stalled_for(&self) -> Duration {
         self.0.lock().stalled.map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -63,7 +63,7 @@ impl<T: AsyncWrite + Unpin> Gather<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Inner<T> {
-    /// Notes whether the peer took something.
+    /// Records whether the peer accepted data.
     fn note(&mut self, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => _ = self.stalled.get_or_insert_with(Instant::now),
@@ -139,7 +139,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // At the end of the turn.
+        // Deferred to the end of the connection's poll.
         Poll::Ready(Ok(()))
     }
 
@@ -149,7 +149,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Gather<T> {
     }
 }
 
-/// A connection over a [`Gather`]: each time it has been asked what it has to do, what it wrote goes out.
+/// A connection over a [`Gather`]: writes out the buffered data after each poll.
 pub struct Turn<C: Future, T> {
     connection: Pin<Box<C>>,
     ended: Option<C::Output>,
@@ -225,7 +225,7 @@ mod tests {
         let sent: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[0]).collect();
         let expected = sent.clone();
         let connection = async move {
-            // Small parts, and then one that is long.
+            // Small writes, then a large one.
             for part in sent[..200_000].chunks(700) {
                 writer.write_all(part).await?;
                 assert!(writer.0.lock().held.len() < FULL + 700);

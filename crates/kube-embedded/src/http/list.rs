@@ -1,11 +1,11 @@
-//! Lists, printed item by item while they are sent.
+//! List responses, encoded item by item while they are sent.
 //!
-//! A short list is one document in memory. A longer one is made by a task, chunk by chunk, and never exists as a whole. The task
-//! ends with the request, and when its client has taken nothing for [`STALL_TIMEOUT`]; the body then ends with an error, so
-//! that no client takes a part for the whole.
+//! A short list is one document in memory. A longer one is encoded by a task, chunk by chunk, and is never complete in memory. The task
+//! ends with the request, and when its client has read nothing for [`STALL_TIMEOUT`]; the body then ends with an error, so that no client
+//! mistakes a truncated list for a complete one.
 //!
-//! A longer list does not keep its objects: those that were changed or deleted meanwhile are still printed as they were for as
-//! long as the store's history has them; then the body ends with an error. So memory does not grow with the number of unread lists.
+//! A longer list references its objects weakly: versions that were changed or deleted since are still returned as long as the store's
+//! history contains them; after that the body ends with an error. Memory therefore does not grow with the number of unread lists.
 
 use std::sync::{Arc, Weak};
 
@@ -26,30 +26,30 @@ use crate::schema::resources::Resource;
 use crate::store::Object;
 use crate::verbs::{DEADLINE, EXPANSION, Shown, differs, show, shown};
 
-/// Objects whose printing takes longer than a millisecond are printed on the pool.
+/// Encoding an object of this size takes longer than a millisecond and runs on the pool.
 const LARGE_OBJECT: usize = 32 << 10;
 
-/// About how large a response is that is printed while it is sent; an extension of the response.
+/// Estimated size of a streamed response; an extension of the response.
 #[derive(Clone, Copy)]
 pub struct EstimatedBytes(pub u64);
 
-/// How the items of a list are printed.
+/// How the items of a list are encoded.
 pub enum Items {
-    /// As they are stored; those of built-in kinds without their type.
+    /// As stored; items of built-in kinds without `kind` and `apiVersion`.
     Whole,
-    /// What the function makes of each.
+    /// Transformed by the function.
     Each(Box<dyn Fn(&Value) -> Value + Send + Sync>),
 }
 
-/// A list without its items.
+/// A list document without its items.
 pub struct Skeleton {
-    /// The list with an empty list of items in the member `key`.
+    /// The list with an empty array in the member `key`.
     pub document: Value,
     pub key: &'static str,
     pub items: Items,
 }
 
-/// What is needed to print items, wherever that is done.
+/// Encoder of list items, usable from any thread.
 struct Printer {
     resource: Arc<Resource>,
     items: Items,
@@ -58,10 +58,10 @@ struct Printer {
     tail: Vec<u8>,
 }
 
-/// The objects of a long list, in their order. The store keeps them.
+/// The objects of a long list, in order. The store owns them.
 struct Listed(Vec<Weak<Object>>);
 
-/// An object of a list was changed or deleted, and history no longer has what it was.
+/// An object of a list was changed or deleted, and the store's history no longer has the listed version.
 #[derive(Debug, thiserror::Error)]
 #[error("an object of the list is no longer in the history of the store")]
 struct Superseded;
@@ -86,7 +86,7 @@ impl Printer {
                 (yaml::print(&document), empty, format!("{key}:\n"), "")
             }
         };
-        // A quote inside of a string is escaped, and a line of YAML inside of one is indented: the first match is the member.
+        // Quotes inside a string are escaped, and YAML lines inside a string are indented: the first match is the member.
         let at = match format {
             Format::Json => text.find(&empty),
             Format::Yaml if text.starts_with(&empty) => Some(0),
@@ -103,7 +103,7 @@ impl Printer {
         Self { resource, items, format, head: head.into_bytes(), tail: tail.into_bytes() }
     }
 
-    /// Appends `object` as the item `at`.
+    /// Appends `object` as the item at index `at`.
     fn print(&self, at: usize, object: &Object, out: &mut Vec<u8>) {
         let resource = &self.resource;
         if self.format == Format::Json && at > 0 {
@@ -131,13 +131,13 @@ impl Printer {
         }
     }
 
-    /// Whether the item is copied, not made.
+    /// Whether the item is copied as stored instead of encoded.
     fn is_copied(&self, object: &Object) -> bool {
         let is_raw = matches!(self.items, Items::Whole) && self.format == Format::Json;
         is_raw && !differs(&self.resource, object)
     }
 
-    /// Appends items from `at` on until the chunk is full; the next item to print.
+    /// Appends items from `at` on until the chunk is full; returns the index of the next item.
     fn fill(&self, listed: &Listed, mut at: usize, out: &mut Vec<u8>) -> Result<usize, Superseded> {
         while at < listed.len() && out.len() < CHUNK {
             self.print(at, &*listed.get(at)?, out);
@@ -147,10 +147,10 @@ impl Printer {
     }
 }
 
-/// A document in JSON with the member `key` at its end.
+/// Encodes a document as JSON with the member `key` last.
 fn json_text(document: &Value, key: &str) -> String {
     let members = document.as_object().into_iter().flatten().filter(|(name, _)| *name != key);
-    // The kind comes first, as Kubernetes has it.
+    // The kind comes first, as in Kubernetes.
     let mut members: Vec<_> = members.collect();
     members.sort_by_key(|(name, _)| {
         ["kind", "apiVersion", "metadata"].iter().position(|known| known == name).unwrap_or(3)
@@ -159,7 +159,7 @@ fn json_text(document: &Value, key: &str) -> String {
     format!("{{{}\"{key}\":[]}}", members.collect::<String>())
 }
 
-/// Items of built-in lists have no type.
+/// Removes `kind` and `apiVersion`: items of built-in lists have none.
 fn untyped(mut value: Value) -> Value {
     if let Some(fields) = value.as_object_mut() {
         fields.remove("kind");
@@ -168,18 +168,18 @@ fn untyped(mut value: Value) -> Value {
     value
 }
 
-/// Where and for whom a long list is printed.
+/// The pool on which a long list is encoded, and the flow that is charged.
 pub struct Workshop {
     pub pool: WorkPool,
     pub flow: governor::Flow,
 }
 
-/// The bytes of the stored objects of a list.
+/// Total size of the stored objects of a list, in bytes.
 fn size(objects: &[Arc<Object>]) -> usize {
     objects.iter().map(|object| object.bytes.len() + 1).sum()
 }
 
-/// A list as a response.
+/// Returns a list as a response.
 pub fn respond(
     resource: Arc<Resource>,
     objects: Vec<Arc<Object>>,
@@ -205,7 +205,7 @@ pub fn respond(
     tokio::spawn(async move {
         if let Err(error) = produce(Arc::new(printer), Arc::new(listed), begun, workshop, &sender).await {
             tracing::debug!(%error, "a list could not be completed");
-            let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns it
+            let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns that the list is truncated
         }
     });
     let frames = stream::unfold(receiver, |mut receiver| async move {
@@ -217,7 +217,7 @@ pub fn respond(
     response
 }
 
-/// Why a list is not complete.
+/// Why a list is incomplete.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
     #[error(transparent)]
@@ -226,7 +226,7 @@ enum ListError {
     Work(#[from] WorkError),
 }
 
-/// Prints a list into `sender` until it is complete, or nobody takes it any more.
+/// Encodes a list into `sender` until it is complete, or the client no longer reads.
 async fn produce(
     printer: Arc<Printer>,
     listed: Arc<Listed>,
@@ -235,14 +235,14 @@ async fn produce(
     sender: &mpsc::Sender<Result<Bytes, Truncated>>,
 ) -> Result<(), ListError> {
     let mut at = 0;
-    // Bytes of objects that were made into items since other tasks could run.
+    // Bytes of objects that were encoded since the task last yielded.
     let mut printed: usize = 0;
     while at < listed.len() {
         let object = listed.get(at)?;
         let bytes = object.bytes.len();
         let is_copied = printer.is_copied(&object);
         if is_copied || bytes < LARGE_OBJECT {
-            // One object at a time, so that a large one that follows is recognised.
+            // One object at a time, so that a large one that follows is detected.
             printer.print(at, &object, &mut out);
             drop(object);
             at += 1;
@@ -266,10 +266,10 @@ async fn produce(
         if out.len() >= CHUNK
             && sender.send_timeout(Ok(std::mem::take(&mut out).into()), STALL_TIMEOUT).await.is_err()
         {
-            return Ok(()); // nobody is there to be told
+            return Ok(()); // the client no longer reads
         }
     }
     out.extend_from_slice(&printer.tail);
-    let _ = sender.send_timeout(Ok(out.into()), STALL_TIMEOUT).await; // nobody is there to be told
+    let _ = sender.send_timeout(Ok(out.into()), STALL_TIMEOUT).await; // the client may have disconnected
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The protocol: paths, media types, bodies, streams.
+//! The HTTP layer: paths, media types, bodies, streams.
 //!
-//! [`service`] takes a request apart, asks who and whether (`access`), lets a verb answer (`verbs`) and dresses
-//! the answer ([`respond`]). In process it is called directly; [`accept`] puts it behind TLS.
+//! [`service`] parses a request, authenticates and authorizes it (`access`), calls a verb (`verbs`) and encodes the result ([`respond`]).
+//! In-process clients call it directly; [`accept`] serves it over TLS.
 
 pub mod accept;
 pub mod audit;

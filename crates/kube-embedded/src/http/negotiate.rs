@@ -1,4 +1,4 @@
-//! Which representation a client gets: the first acceptable one of its `Accept` header.
+//! Content negotiation: the first acceptable representation of the `Accept` header.
 
 use crate::error::{ApiError, Result};
 
@@ -9,7 +9,7 @@ pub enum Format {
     Yaml,
 }
 
-/// What an object is shown as.
+/// The transformation of a returned object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     #[default]
@@ -37,15 +37,15 @@ impl Representation {
     }
 }
 
-/// What an endpoint produces, as its refusals name it.
+/// The media types that an endpoint offers, as its errors list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Object,
-    /// Objects, also as a stream.
+    /// Objects, which can also be watched.
     List,
-    /// JSON alone.
+    /// JSON only.
     Json,
-    /// Objects, of an endpoint that has no list of its own to compare with.
+    /// Objects, of an endpoint that accepts unknown media types in the header.
     Loose,
 }
 
@@ -61,7 +61,7 @@ impl Offer {
         }
     }
 
-    /// The first look at a clause's media type.
+    /// Whether the endpoint knows the media type of a clause.
     fn has(self, media: &str) -> bool {
         match media {
             "*/*" | "application/json" => true,
@@ -73,11 +73,11 @@ impl Offer {
 
 const TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// What a watch can be sent as.
+/// Media types of a watch.
 pub const STREAM_TYPES: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
-/// One of the alternatives in an `Accept` header.
+/// One alternative of an `Accept` header.
 struct Clause<'a> {
     media: &'a str,
     quality: f32,
@@ -86,7 +86,7 @@ struct Clause<'a> {
     version: &'a str,
 }
 
-/// The alternatives, best first; of equals those without a wildcard come first.
+/// Parses the alternatives, best first; among equals those without a wildcard come first.
 fn clauses(accept: &str) -> Vec<Clause<'_>> {
     let clause = |text| {
         let mut parts = str::split(text, ';').map(str::trim);
@@ -110,7 +110,7 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// Chooses; `views` says which transformations the endpoint offers.
+/// Chooses the representation; `views` returns the transformations that the endpoint offers.
 pub fn choose(
     accept: Option<&str>,
     offer: Offer,
@@ -129,7 +129,7 @@ pub fn choose(
         let format = match media {
             "application/json" | "*/*" | "application/*" => Format::Json,
             "application/yaml" if offer != Offer::Json => Format::Yaml,
-            _ => continue, // protobuf is known to Kubernetes; we answer in another type of the list
+            _ => continue, // protobuf is known to Kubernetes and not offered here: the next type of the list is used
         };
         if kind.is_empty() || offer == Offer::Json {
             return Ok(Representation { format, view: View::Whole });
@@ -141,17 +141,17 @@ pub fn choose(
     Err(ApiError::not_acceptable(TYPES))
 }
 
-/// No transformations at all.
+/// Offers no transformations.
 pub fn no_views(_: &str, _: &str, _: &str) -> Option<View> {
     None
 }
 
-/// In which format a refusal is sent, however little else of the header could be met.
+/// Returns the format of error responses, even if the rest of the header is unacceptable.
 pub fn of_refusals(accept: Option<&str>) -> Format {
     choose(accept, Offer::Loose, no_views).map(|chosen| chosen.format).unwrap_or_default()
 }
 
-/// The transformations of objects and lists.
+/// Offers the transformations of objects and lists.
 pub fn object_views(kind: &str, group: &str, version: &str) -> Option<View> {
     if group != "meta.k8s.io" {
         return None;
@@ -169,7 +169,7 @@ pub fn object_views(kind: &str, group: &str, version: &str) -> Option<View> {
     }
 }
 
-/// The transformations of `/api` and `/apis`.
+/// Offers the transformations of `/api` and `/apis`.
 pub fn discovery_views(kind: &str, group: &str, version: &str) -> Option<View> {
     match (kind, group, version) {
         ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(View::Discovery("v2")),

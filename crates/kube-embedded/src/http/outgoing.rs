@@ -1,9 +1,9 @@
-//! Answers on their way to the client: their bytes count against the caller's budget until they are sent.
+//! Outgoing responses: their bytes are charged to the caller's budget until they are sent.
 //!
-//! Each chunk of an answer owns a share of the answer's [`Hold`]. HTTP/2 drops a chunk when it has been written to the
-//! connection, however long the body itself is gone; with the last chunk the reservation ends. The connection's [`Outbox`]
-//! knows since when each answer has made no progress, and how long it may still take, so that a client that does not read
-//! ([`STALL_TIMEOUT`]) or reads slowly ([`MIN_RATE`]) is disconnected. Streams that may go on for ever are not in it.
+//! Each chunk of a response shares ownership of the response's [`Hold`]. HTTP/2 drops a chunk when it has been written to the connection,
+//! possibly long after the body was dropped; dropping the last chunk ends the reservation. The connection's [`Outbox`] tracks the progress
+//! and the deadline of each response, so that a client that does not read ([`STALL_TIMEOUT`]) or reads slowly ([`MIN_RATE`]) is
+//! disconnected. Unbounded streams such as watches are not tracked.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use tokio::time::Instant;
 
 use super::respond::Body;
 
-/// An answer of which nothing was sent for this long is given up with its connection.
+/// A response without progress for this long is aborted with its connection.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Answers are sent in chunks of at most this size.
+/// Maximum chunk size of responses.
 pub const CHUNK: usize = 64 << 10;
-/// Counted for every answer, for its head and the state of its stream.
+/// Bytes counted per response for its head and stream state.
 pub const OVERHEAD: u64 = 2 << 10;
 
-/// Bytes per second that a client must take of an answer, on average.
+/// Minimum average rate in bytes per second at which a client must read a response.
 pub const MIN_RATE: u64 = 16 << 10;
-/// How far a client may be behind [`MIN_RATE`]. A client that was faster earns no more than this.
+/// How far a client may fall behind [`MIN_RATE`]. Reading faster earns no more than this.
 pub const SLOW_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The answers of one connection that are not sent yet.
+/// Unsent responses of one connection.
 #[derive(Default)]
 pub struct Outbox {
     next: AtomicU64,
@@ -42,19 +42,19 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Whether the client takes one of the answers too slowly, or not at all.
+    /// Whether the client reads one of the responses too slowly, or not at all.
     pub fn is_overdue(&self) -> bool {
         let now = Instant::now();
         self.unsent.lock().values().any(|pace| pace.is_overdue(now))
     }
 }
 
-/// How fast a client takes an answer.
+/// Read rate of one response.
 struct Pace {
     progress: Instant,
-    /// By then more must have been taken.
+    /// Deadline for further progress.
     due: Instant,
-    /// Since when the next part of the answer is being made: time that the client is not charged with.
+    /// Since when the server produces the next part; this time is not charged to the client.
     making: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl Pace {
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
-        // A client can keep the next part from being asked for: what making it excuses is bounded.
+        // A client can keep the next part from being polled, so the excused time is bounded.
         let excused = self.making.map_or(Duration::ZERO, |since| (now - since).min(STALL_TIMEOUT));
         now >= self.progress + STALL_TIMEOUT + excused || now >= self.due + excused
     }
@@ -75,7 +75,7 @@ impl Pace {
         self.due = (self.due + earned).min(now + SLOW_TIMEOUT);
     }
 
-    /// The next part was asked for, and is ready or not.
+    /// Records that the next part was polled, and whether it was ready.
     fn make(&mut self, is_ready: bool, now: Instant) {
         if !is_ready {
             self.making.get_or_insert(now);
@@ -86,7 +86,7 @@ impl Pace {
     }
 }
 
-/// An answer in the outbox of its connection; no longer in it when dropped.
+/// Registration of a response in the outbox of its connection; removed on drop.
 struct Unsent {
     outbox: Arc<Outbox>,
     id: u64,
@@ -112,25 +112,25 @@ impl Drop for Unsent {
     }
 }
 
-/// What an answer holds until its last byte is sent.
+/// Resources of a response until its last byte is sent.
 pub struct Hold {
     _reserved: Vec<Reserved>,
     unsent: Option<Unsent>,
 }
 
 impl Hold {
-    /// `outbox` is that of the connection; there is none in process.
+    /// `outbox` is that of the connection; `None` in process.
     pub fn new(reserved: Vec<Reserved>, outbox: Option<&Arc<Outbox>>) -> Arc<Self> {
         Arc::new(Self { _reserved: reserved, unsent: outbox.map(Unsent::begin) })
     }
 
-    /// The bytes as a chunk of this answer.
+    /// Returns the bytes as a chunk of this response.
     pub fn chunk(self: &Arc<Self>, data: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(Chunk { data, hold: self.clone() })
     }
 }
 
-/// A part of an answer; sent when dropped.
+/// A part of a response; counted as sent when dropped.
 struct Chunk<T: AsRef<[u8]>> {
     data: T,
     hold: Arc<Hold>,
@@ -150,12 +150,12 @@ impl<T: AsRef<[u8]>> Drop for Chunk<T> {
     }
 }
 
-/// The response with a body that keeps `hold` until it is sent, in chunks of at most [`CHUNK`].
+/// Returns the response with a body that owns `hold` until it is sent, in chunks of at most [`CHUNK`].
 pub fn hold(response: Response<Body>, hold: Arc<Hold>) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     let exact = body.size_hint().exact();
     if let Some(size) = exact.filter(|&size| size > 0) {
-        // The mapped body does not know it any more.
+        // The mapped body has no exact size hint.
         parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
     }
     if exact.is_none_or(|size| size > CHUNK as u64) {
@@ -188,7 +188,7 @@ pub fn hold(response: Response<Body>, hold: Arc<Hold>) -> Response<Body> {
 mod tests {
     use super::*;
 
-    /// After how many seconds a client that takes `bytes` every `seconds` is disconnected; `None` within two hours.
+    /// Returns after how many seconds a client that takes `bytes` every `seconds` is disconnected; `None` if not within two hours.
     async fn disconnected_after(bytes: usize, seconds: u64) -> Option<u64> {
         let outbox = Arc::new(Outbox::default());
         let hold = Hold::new(Vec::new(), Some(&outbox));
@@ -211,7 +211,7 @@ mod tests {
         let slow = disconnected_after(CHUNK, 29).await;
         assert!(slow.is_some_and(|after| (60..90).contains(&after)), "{slow:?}");
         assert_eq!(disconnected_after(CHUNK, 3).await, None);
-        // A burst earns no time for later.
+        // A burst earns no time for later chunks.
         let outbox = Arc::new(Outbox::default());
         let hold = Hold::new(Vec::new(), Some(&outbox));
         drop(hold.chunk(vec![0; 64 << 20]));
@@ -237,7 +237,7 @@ mod tests {
             unsent.update(|pace, now| pace.make(true, now));
             drop(hold.chunk(vec![0; 100]));
         }
-        // A client that does not let the server go on is not excused for ever.
+        // The excuse for a client that does not poll the next part is bounded.
         unsent.update(|pace, now| pace.make(false, now));
         tokio::time::sleep(Duration::from_secs(70)).await;
         assert!(outbox.is_overdue());

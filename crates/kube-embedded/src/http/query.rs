@@ -1,7 +1,6 @@
-//! The parameters of a request, read once.
+//! Query parameters of a request, parsed once.
 //!
-//! Unknown parameters are ignored, as Kubernetes does; values that cannot be are refused where the verb
-//! that uses them looks at them.
+//! Unknown parameters are ignored, as in Kubernetes; invalid values are refused by the verb that uses them.
 
 use std::collections::HashSet;
 
@@ -29,10 +28,10 @@ pub struct Query {
     pub propagation_policy: Option<String>,
     pub orphan_dependents: Option<bool>,
     pub include_object: String,
-    /// Why the options of a list or watch, and those of a deletion, cannot be read: only who needs them cares.
+    /// Errors in the options of a list or watch, and of a deletion. Only the verbs that use them return these errors.
     pub bad_list: Option<ApiError>,
     pub bad_deletion: Option<ApiError>,
-    /// Everything, in order: subresources read their own.
+    /// All parameters in order, for subresources with parameters of their own.
     pub all: Vec<(String, String)>,
 }
 
@@ -45,7 +44,7 @@ impl Query {
         }
         let mut seen = HashSet::new();
         for (key, value) in query.all.clone() {
-            // Only a list takes more than one value; of all others the first counts.
+            // Only `dryRun` accepts several values; of all others the first counts.
             if key != "dryRun" && !seen.insert(key.clone()) {
                 continue;
             }
@@ -91,7 +90,7 @@ impl Query {
         !self.dry_run.is_empty()
     }
 
-    /// Refuses impossible options of a write: `options` is the kind that Kubernetes names (`CreateOptions`).
+    /// Refuses invalid options of a write: `options` is the Kubernetes kind (`CreateOptions`).
     pub fn check_write(&self, options: &str, patch: Option<bool>) -> Result<()> {
         let mut errors = check_dry_run(&self.dry_run);
         match patch {
@@ -121,12 +120,12 @@ impl Query {
     }
 }
 
-/// 422 for options that contradict themselves; nothing if there is no complaint.
+/// Returns 422 if there are errors.
 pub fn refuse(options: &str, errors: &[FieldError]) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", options, "", errors)) }
 }
 
-/// `All` is the only kind of dry run.
+/// Checks that every value is `All`, the only kind of dry run.
 pub fn check_dry_run(values: &[String]) -> FieldErrors {
     if values.iter().all(|value| value == "All") {
         return FieldErrors::new();
@@ -138,7 +137,7 @@ fn printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
 }
 
-/// Go's query conversion: everything but `false` and `0` means yes.
+/// Go's query conversion: everything but `false` and `0` is true.
 pub(crate) fn truth(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }

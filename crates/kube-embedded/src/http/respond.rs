@@ -1,4 +1,4 @@
-//! Answers as HTTP responses.
+//! Encodes results of verbs as HTTP responses.
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
@@ -20,12 +20,12 @@ use crate::verbs::{Answer, Call, Page, Shown, WatchStream, go_package, show, sho
 
 pub type Body = UnsyncBoxBody<Bytes, Truncated>;
 
-/// The end of a body that is not complete: the connection or stream is reset, so that no client takes a part for the whole.
+/// Error of an incomplete body: it resets the connection or stream, so that no client mistakes a truncated response for a complete one.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the answer could not be completed")]
 pub struct Truncated;
 
-/// A whole body.
+/// A body from complete bytes.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -43,13 +43,13 @@ pub fn text(code: u16, body: impl Into<Bytes>) -> Response<Body> {
     response(code, "text/plain; charset=utf-8", full(body))
 }
 
-/// A JSON document.
+/// Returns a JSON response.
 pub fn json(code: u16, value: &Value) -> Response<Body> {
     let bytes = serde_json::to_vec(value).expect("a JSON value serialises");
     response(code, "application/json", full(bytes))
 }
 
-/// A document in the format that was asked for.
+/// Returns a response in the negotiated format.
 pub fn document(code: u16, value: &Value, format: Format) -> Response<Body> {
     match format {
         Format::Json => json(code, value),
@@ -67,16 +67,16 @@ pub fn refusal(error: &ApiError, format: Format) -> Response<Body> {
     response
 }
 
-/// Bytes of all warnings of one answer, and characters of each when there are more; as kube-apiserver.
+/// Total bytes of warnings per response, and characters per warning when they exceed it; as in kube-apiserver.
 const WARNING_BYTES: usize = 4 << 10;
 const SHORT_WARNING: usize = 256;
-/// Warnings of one answer.
+/// Maximum number of warnings per response.
 const MOST_WARNINGS: usize = 50;
 
-/// `299 - "text"`, one header a warning; what cannot stand in a header is left out of it.
+/// Adds `299 - "text"` headers, one per warning; control characters are removed.
 ///
-/// As kube-apiserver: when all are longer than [`WARNING_BYTES`] together, each is cut to [`SHORT_WARNING`] characters, and those
-/// that still do not fit are left out. There are never more than [`MOST_WARNINGS`], which clients with a limit of 100 headers need.
+/// As in kube-apiserver: if the warnings together exceed [`WARNING_BYTES`], each is truncated to [`SHORT_WARNING`] characters, and those
+/// that still do not fit are dropped. There are at most [`MOST_WARNINGS`], for clients with a limit of 100 headers.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let is_long = warnings.iter().map(String::len).sum::<usize>() > WARNING_BYTES;
     let most = if is_long { SHORT_WARNING } else { usize::MAX };
@@ -92,20 +92,20 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// A long-running request: counted while it lives, and ended when its credentials or rights are.
+/// A long-running request: counted while it is open, and ended when its credentials or permissions are revoked.
 pub(super) struct OpenStream {
     pub counted: governor::streams::Stream,
     pub reserved: governor::bytes::Reserved,
-    /// `None` for the platform itself.
+    /// `None` for requests of the platform itself.
     pub revalidation: Option<Revalidation>,
 }
 
 impl OpenStream {
-    /// The frames of the stream for as long as it may go on.
+    /// Returns a body that sends the frames until the stream is revoked.
     fn body(self, frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
         let Self { counted, reserved, revalidation } = self;
         let frames = frames.map(move |frame| {
-            let _ = (&counted, &reserved); // held as long as the stream
+            let _ = (&counted, &reserved); // owned as long as the stream
             Ok(Frame::data(frame))
         });
         match revalidation {
@@ -117,7 +117,7 @@ impl OpenStream {
     }
 }
 
-/// Dresses what a verb answered. `open` is there for a request that may answer with a stream.
+/// Encodes the result of a verb. `open` is set for a request that may respond with a stream.
 pub(super) fn answer(call: &Call, answer: Answer, open: Option<OpenStream>) -> Result<Response<Body>> {
     let representation = call.representation;
     match answer {
@@ -215,7 +215,7 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
     Ok(list::respond(resource, page.objects, skeleton, representation.format, workshop))
 }
 
-/// Lists of custom resources, as such, always say where they go on, if only that they do not.
+/// Lists of custom resources always have `continue`, even if it is empty.
 fn list_metadata(call: &Call, page: &Page) -> Value {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
     let as_such = call.resource.is_custom() && call.representation.view == View::Whole;

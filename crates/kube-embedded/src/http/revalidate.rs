@@ -1,21 +1,21 @@
-//! Open streams are re-authenticated and re-authorised when credentials or roles change.
+//! Re-authenticates and re-authorizes open streams when credentials or roles change.
 
 use http::request::Parts;
 
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 
-/// What a stream was admitted with.
+/// The request of an open stream.
 pub(super) struct Revalidation {
     pub cluster: Cluster,
-    /// The head of its request: credentials and impersonation.
+    /// Head of the request: credentials and impersonation.
     pub parts: Parts,
     pub user: User,
     pub asked: Attributes,
 }
 
 impl Revalidation {
-    /// Resolves when the stream would not be admitted any more, or its credentials are somebody else's.
+    /// Resolves when the stream would no longer be admitted, or its credentials authenticate a different user.
     pub async fn revoked(self) {
         let mut changes = self.cluster.access_changes();
         while self.is_admitted() {

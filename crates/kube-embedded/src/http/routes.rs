@@ -1,4 +1,4 @@
-//! Everything that is not about an object: discovery, OpenAPI, health, version.
+//! Non-resource endpoints: discovery, OpenAPI, health, version.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 use crate::{discovery, openapi};
 
-/// The row that a path names; nothing for an unknown group, which is no part of the API at all.
+/// Looks up the resource of a path; `None` for an unknown group, whose paths are not part of the API.
 pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resource>>> {
     let registry = cluster.registry();
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
@@ -33,12 +33,12 @@ pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resourc
     Ok(None)
 }
 
-/// The answer to paths outside of the API.
+/// The 404 response for paths outside the API.
 pub fn nothing() -> Response<Body> {
     text(404, "404 page not found\n")
 }
 
-/// What is not about a group version answers to every method.
+/// Whether only GET is allowed: paths of group versions, `/api`, `/version` and the `OpenID` documents. Others accept every method.
 fn takes_get_alone(path: &str) -> bool {
     matches!(path, "/api" | "/version" | "/.well-known/openid-configuration" | "/openid/v1/jwks")
         || target::resource_path(path).is_some()
@@ -96,7 +96,7 @@ fn paths(cluster: &Cluster) -> Vec<String> {
     paths
 }
 
-/// What `/version` says; `+longshore` tells that nothing runs here.
+/// Returns `/version`; the suffix `+longshore` marks a cluster that runs no containers.
 pub fn version() -> Value {
     json!({
         "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36",
@@ -125,7 +125,7 @@ fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
     let mut body = String::new();
     for (check, ok) in checks {
         let (mark, word) = if ok { ('+', "ok") } else { ('-', "failed") };
-        let _ = writeln!(body, "[{mark}]{check} {word}"); // a String takes everything
+        let _ = writeln!(body, "[{mark}]{check} {word}"); // writing to a String cannot fail
     }
     for (task, _) in failing {
         let _ = writeln!(body, "[-]background-tasks/{task} restarting");
@@ -146,7 +146,7 @@ fn metrics(cluster: &Cluster) -> Result<Response<Body>> {
     Ok(response(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", full(shown)))
 }
 
-/// A document with an `ETag`; 304 to whoever has it already.
+/// Returns a document with an `ETag`; 304 if the client has it already.
 fn cached(parts: &Parts, content_type: &'static str, document: &Value) -> Response<Body> {
     let body = serde_json::to_vec(document).expect("a JSON value serialises");
     let tag = format!("\"{}\"", hash(&body));
@@ -160,12 +160,12 @@ fn cached(parts: &Parts, content_type: &'static str, document: &Value) -> Respon
     answer
 }
 
-/// The first 64 hexadecimal digits of SHA-512.
+/// Returns the first 64 hexadecimal digits of SHA-512.
 pub fn hash(bytes: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA512, bytes);
     let mut hash = String::new();
     for byte in &digest.as_ref()[..32] {
-        let _ = write!(hash, "{byte:02X}"); // a String takes everything
+        let _ = write!(hash, "{byte:02X}"); // writing to a String cannot fail
     }
     hash
 }
@@ -197,7 +197,7 @@ fn discovery_root(
     Ok(respond::document(200, &document, representation.format))
 }
 
-/// `/api/v1`, `/apis/apps`, `/apis/apps/v1`.
+/// Handles `/api/v1`, `/apis/apps`, `/apis/apps/v1`.
 fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response<Body>> {
     let registry = cluster.registry();
     let shown = |document: &Value, offer: Offer| {
@@ -221,7 +221,7 @@ fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response
     Ok(nothing())
 }
 
-/// What a CRD says about its kind, for OpenAPI.
+/// Returns the OpenAPI schema of a custom resource from its CRD.
 pub fn custom_schema(resource: &Resource) -> Value {
     resource.custom.as_ref().map(|custom| custom.openapi().clone()).unwrap_or_default()
 }

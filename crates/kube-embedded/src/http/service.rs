@@ -1,4 +1,4 @@
-//! One request, from its head to its answer.
+//! The request handler: from request head to response.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -57,17 +57,17 @@ pub struct ApiService {
 }
 
 impl ApiService {
-    /// Callers prove who they are, by certificate or token.
+    /// Callers authenticate by client certificate or token.
     pub fn new(cluster: Cluster) -> Self {
         Self { cluster, identity: None, peer: None, address: None }
     }
 
-    /// Every call is made by `user`, who may still impersonate others.
+    /// Every request is authenticated as `user`, who may still impersonate others.
     pub fn acting_as(cluster: Cluster, user: User) -> Self {
         Self { cluster, identity: Some(Arc::new(user)), peer: None, address: None }
     }
 
-    /// For a connection from `address`, with the certificate that its peer showed.
+    /// Sets the address and client certificate of the connection.
     pub(crate) fn with_peer(mut self, address: IpAddr, peer: Option<PeerCertificate>) -> Self {
         self.address = Some(address);
         self.peer = peer;
@@ -80,7 +80,7 @@ impl ApiService {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (mut parts, body) = request.into_parts();
-        // Nothing that arrives over the wire can bring these along.
+        // Requests from the network cannot set these extensions.
         parts.extensions.remove::<Identity>();
         if let Some(user) = &self.identity {
             parts.extensions.insert(Identity(User::clone(user)));
@@ -100,7 +100,7 @@ impl ApiService {
             Ok(Err(error)) => respond::refusal(&error, format),
             Err(_) => respond::refusal(&panicked(&cluster, &parts), format),
         };
-        // On HTTP/1 an unread body closes the connection, possibly under the next request that is already on its way.
+        // On HTTP/1 an unread body closes the connection, possibly while the client already sends the next request.
         if self.identity.is_none() && response.status().is_client_error() {
             body::discard(body, response.status()).await;
         }
@@ -151,7 +151,7 @@ fn rejected(rejected: governor::Rejected) -> ApiError {
     ApiError::rejected(&rejected)
 }
 
-/// Health checks take no seat: an overloaded server is not a broken one.
+/// Health checks acquire no seat: an overloaded server is still healthy.
 fn is_health(path: &str) -> bool {
     ["/healthz", "/livez", "/readyz"].iter().any(|prefix| path.starts_with(prefix))
 }
@@ -208,13 +208,13 @@ where
     if is_stream {
         return Ok(response);
     }
-    // An answer in memory counts whole, a list that is printed while it is sent in part.
+    // A response in memory is charged in full, a streamed list in part.
     let estimated = response.extensions().get::<EstimatedBytes>().map(|EstimatedBytes(bytes)| *bytes);
     let exact = response.body().size_hint().exact();
     let size = exact.unwrap_or_else(|| estimated.unwrap_or(LIST_BYTES).min(LIST_BYTES));
-    // The platform reads what it asks for.
+    // The platform reads its responses promptly and is charged less.
     let size = if payer.level == Level::Platform { size.min(LIST_BYTES / 4) } else { size };
-    // Most of what a write returns was reserved before it happened.
+    // Most of a write's response was reserved before the write.
     let missing =
         size.saturating_add(outgoing::OVERHEAD).saturating_sub(held.iter().map(Reserved::held).sum());
     if missing > 0 {
@@ -224,7 +224,7 @@ where
     Ok(outgoing::hold(response, Hold::new(held, outbox)))
 }
 
-/// A request that may be executed.
+/// An authenticated request with its budgets.
 struct Admitted<'a> {
     cluster: &'a Cluster,
     parts: &'a Parts,
@@ -237,7 +237,7 @@ struct Admitted<'a> {
 }
 
 impl Admitted<'_> {
-    /// The response, and whether it is a stream that may go on for ever. Reservations that last until it is sent are put into `held`.
+    /// Returns the response, and whether it is an unbounded stream. Adds reservations that last until the response is sent to `held`.
     async fn answer<B>(self, body: B, held: &mut Vec<Reserved>) -> Result<(Response<Body>, bool)>
     where
         B: http_body::Body<Data = Bytes> + Send,
@@ -254,7 +254,7 @@ impl Admitted<'_> {
         let verb = target::verb(&parts.method, &found, query.watch);
         let Some(resource) = routes::find(cluster, &found)? else { return Ok((routes::nothing(), false)) };
         if let Err(error) = check_path(&resource, &found) {
-            // Paths of custom resources that lead nowhere are outside of the API, like those of an unknown group.
+            // Invalid paths of custom resources are outside the API, like those of an unknown group.
             return if resource.is_custom() { Ok((routes::nothing(), false)) } else { Err(error) };
         }
         if verb.is_empty() || !suits(&resource, &found, verb) {
@@ -267,7 +267,7 @@ impl Admitted<'_> {
         if verb == "watch" && representation.format == Format::Yaml {
             return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
         }
-        // Long-running requests are counted for as long as they live, and hold a seat only while they are opened.
+        // Long-running requests are counted while they are open, and occupy a seat only while they are being opened.
         let is_stream = verb == "watch" || (found.subresource == "log" && query.get("follow").is_some());
         let open = if is_stream {
             let counted = cluster.governor().stream(payer.level, payer.flow).map_err(rejected)?;
@@ -283,7 +283,7 @@ impl Admitted<'_> {
         } else {
             None
         };
-        // The body first, then the seat: a slow sender holds up nobody. Reads have none that means anything.
+        // The body is read before the seat is acquired: a slow client blocks no other request. Bodies of reads are ignored.
         let body = if matches!(verb, "get" | "list" | "watch") {
             RequestBody::default()
         } else {
@@ -339,10 +339,10 @@ impl Admitted<'_> {
     }
 }
 
-/// Reserved for an answer whose size is not known, such as a list that is printed while it is sent.
+/// Reserved for a response of unknown size, such as a streamed list.
 const LIST_BYTES: u64 = 4 << 20;
 
-/// Executes a call and makes its response.
+/// Executes a call and encodes its response.
 async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<Response<Body>> {
     let mut answer = verbs::answer(&call).await;
     if let Ok(Answer::Watch(stream)) = &mut answer {
@@ -360,8 +360,8 @@ async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<R
     Ok(response)
 }
 
-/// Refuses paths that lead nowhere, whatever the method: namespaced objects are reached through their namespace
-/// only, others through none, and below a subresource there is nothing but what a proxy leads to.
+/// Refuses invalid paths for every method: namespaced objects without a namespace, cluster-scoped ones with one, unknown subresources, and
+/// paths below a subresource other than a proxy.
 fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
     let misplaced = if found.namespace.is_empty() {
         resource.namespaced && !found.name.is_empty()
@@ -375,10 +375,10 @@ fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
     if misplaced || unknown || beyond { Err(ApiError::no_such_resource()) } else { Ok(()) }
 }
 
-/// The longest name in a path. Objects of most kinds have shorter ones.
+/// Maximum length of a name in a path. Most kinds have a lower limit.
 const MOST_NAME_BYTES: usize = 1024;
 
-/// Answers 404 to names that no object can have, before authorisation remembers them. Kubernetes answers 404, too.
+/// Returns 404 for names that no object can have, before authorization caches them. Kubernetes returns 404, too.
 fn check_length(found: &ResourcePath) -> Result<()> {
     let ResourcePath { group, version, namespace, resource, name, subresource, .. } = found;
     let longest = [group, version, namespace, resource, name, subresource].into_iter().map(String::len).max();
@@ -388,7 +388,7 @@ fn check_length(found: &ResourcePath) -> Result<()> {
     Ok(())
 }
 
-/// Some names would mean another place.
+/// Refuses names that would change the path.
 fn check_name(name: &str) -> Result<()> {
     match name {
         "." | ".." => {
@@ -401,7 +401,7 @@ fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// POST goes to collections, PUT and PATCH to objects; all namespaces at once can only be read.
+/// Whether the verb suits the path: POST for collections and subresources, PUT and PATCH for objects; across all namespaces only reads.
 fn suits(resource: &Resource, found: &ResourcePath, verb: &str) -> bool {
     match verb {
         _ if resource.namespaced && found.namespace.is_empty() => matches!(verb, "list" | "watch"),
@@ -415,16 +415,16 @@ fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The question for authorization.
+/// Returns the attributes for authorization.
 fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
     let mut name = found.name.clone();
     if name.is_empty() && matches!(verb, "list" | "watch" | "deletecollection") {
-        // A rule for one name allows to list and watch just that one.
+        // A rule with `resourceNames` allows lists and watches of that name.
         name_in_field_selector(&query.field_selector).unwrap_or_default().clone_into(&mut name);
     }
     let of_pods = found.resource == "pods" && found.group.is_empty() && matches!(verb, "list" | "watch");
     let on_node = if of_pods { in_field_selector(&query.field_selector).unwrap_or_default() } else { "" };
-    // A namespace lies in itself: who may do everything in it may read it.
+    // For Namespace objects the request's namespace is the object's own name, as in Kubernetes.
     let own = found.resource == "namespaces" && found.group.is_empty();
     Attributes {
         verb: verb.to_owned(),

@@ -1,24 +1,24 @@
-//! What a path means: a resource and a verb, or just a path.
+//! Parses a path into a resource path and a verb.
 
 use http::Method;
 
-/// `/apis/apps/v1/namespaces/x/deployments/web/scale` taken apart.
+/// A parsed path such as `/apis/apps/v1/namespaces/x/deployments/web/scale`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourcePath {
     pub group: String,
     pub version: String,
     pub namespace: String,
-    /// The plural; empty for the group version itself.
+    /// The plural name; empty for the group version itself.
     pub resource: String,
     pub name: String,
     pub subresource: String,
-    /// What stands below a subresource (`/proxy/a/b`).
+    /// The path below a subresource (`/proxy/a/b`).
     pub rest: String,
-    /// The old form of a watch: `/api/v1/watch/...`.
+    /// Whether the path has the deprecated form `/api/v1/watch/...`.
     pub watch: bool,
 }
 
-/// Takes a path below `/api` or `/apis` apart; `None` for every other path, and for a bare group.
+/// Parses a path below `/api` or `/apis`; `None` for other paths and for a bare group.
 pub fn resource_path(path: &str) -> Option<ResourcePath> {
     let path = percent(path.as_bytes(), false);
     let mut parts = path.trim_matches('/').split('/').map(str::to_owned);
@@ -40,7 +40,7 @@ pub fn resource_path(path: &str) -> Option<ResourcePath> {
         found.watch = true;
         rest = more;
     }
-    // `/namespaces/x/pods` is about pods; `/namespaces/x` and `/namespaces/x/status` are about a namespace.
+    // `/namespaces/x/pods` names pods; `/namespaces/x` and `/namespaces/x/status` name a namespace.
     if let [word, namespace, more @ ..] = rest
         && word == "namespaces"
         && !namespace_alone(more)
@@ -60,7 +60,7 @@ fn namespace_alone(more: &[String]) -> bool {
     more.is_empty() || (more.len() == 1 && matches!(more[0].as_str(), "status" | "finalize"))
 }
 
-/// The verb that RBAC knows for this request; empty for methods that no resource has.
+/// Returns the RBAC verb of a request; empty for unsupported methods.
 pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     let one = !path.name.is_empty();
     match *method {
@@ -77,8 +77,7 @@ pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     }
 }
 
-/// Percent-decoding; in queries `+` is a space. Bytes that are not UTF-8 become the replacement character, which
-/// no name contains.
+/// Percent-decodes; in queries `+` is a space. Invalid UTF-8 becomes the replacement character, which no name contains.
 pub fn percent(text: &[u8], plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! JSON values as YAML, in the style that Kubernetes clients know: sorted keys, block style, and quotes only
-//! where a plain scalar would be read as something else.
+//! YAML encoding of JSON values in the style of Kubernetes: sorted keys, block style, and quotes only where a plain scalar would be parsed
+//! as another type.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The document, ending with a line break.
+/// Returns the document with a trailing line break.
 pub fn print(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -48,7 +48,7 @@ fn write_value(out: &mut String, value: &Value, indent: usize, inline: bool) {
     }
 }
 
-/// What stands after a key or a dash. Lists in maps are not indented further.
+/// Writes the value after a key or a dash. Lists in maps are not indented further.
 fn below(out: &mut String, child: &Value, indent: usize, in_list: bool) {
     match child {
         Value::Object(map) if !map.is_empty() => {
@@ -123,12 +123,12 @@ fn text(out: &mut String, string: &str, indent: usize, key: bool) {
     }
 }
 
-/// Block scalars cannot hold control characters, nor begin with white space without an indicator.
+/// Whether a block scalar is possible: no control characters, and no leading white space, which needs an indicator.
 fn literal_possible(string: &str) -> bool {
     !string.starts_with([' ', '\n', '\t']) && !string.chars().any(|c| c.is_control() && c != '\n')
 }
 
-/// Would be read as a number, a boolean, a time or nothing.
+/// Whether the plain scalar would be parsed as a number, a boolean, a timestamp or null.
 fn ambiguous(string: &str) -> bool {
     let lower = string.to_ascii_lowercase();
     if matches!(

@@ -1,9 +1,9 @@
-//! Where a list that was cut by `limit` goes on.
+//! Continue tokens of lists with a `limit`.
 //!
-//! The token is base64 of a small JSON object, as Kubernetes writes it: the version of the whole list, and
-//! the key after the last object shown. Clients must not look inside, but some tests do.
+//! The token is base64 of a small JSON object, in the format of Kubernetes: the version of the whole list, and the key after the last
+//! returned object. The format is opaque for clients, but some tests depend on it.
 //!
-//! Always true: a token that is read names a place within the collection asked for, never one above it.
+//! Invariant: a decoded token names a position within the requested collection.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::decode::json as reader;
 
-/// Go does not look at the bits that are left over at the end.
+/// Go ignores unused trailing bits.
 const LENIENT: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
@@ -20,18 +20,17 @@ const VERSION: &str = "meta.k8s.io/v1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The version at which the list stands; negative for a list that goes on with the newest state, as
-    /// offered by the answer 410.
+    /// The version of the list; negative to continue with the newest state, as offered by the 410 error.
     pub version: i64,
-    /// Empty when the list is of one namespace, or of cluster-scoped objects.
+    /// Empty if the list is of one namespace, or of cluster-scoped objects.
     pub namespace: String,
-    /// The name of the last object shown, and whether to go on after it (as tokens do) or with it.
+    /// Name of the last returned object; `after` is whether to continue after it (as issued tokens do) or with it.
     pub name: String,
     pub after: bool,
 }
 
 impl ContinueToken {
-    /// Goes on after the object `name`; `namespace` only for lists over all namespaces.
+    /// Continues after the object `name`; `namespace` only for lists across namespaces.
     pub fn after(version: i64, namespace: &str, name: &str) -> Self {
         Self { version, namespace: namespace.to_owned(), name: name.to_owned(), after: true }
     }
@@ -44,8 +43,8 @@ impl ContinueToken {
         URL_SAFE_NO_PAD.encode(format!("{{\"v\":\"{VERSION}\",\"rv\":{},\"start\":{start}}}", self.version))
     }
 
-    /// Reads a token; `all_namespaces` says whether its key begins with a namespace. The error is what
-    /// stands behind `invalid continue token: ` in the answer 400.
+    /// Decodes a token; `all_namespaces` says whether its key starts with a namespace. The error is the text after the prefix
+    /// `invalid continue token:` of the 400 error.
     pub fn decode(token: &str, all_namespaces: bool) -> Result<Self, String> {
         const INVALID: &str = "continue key is not valid:";
         let bytes: Vec<u8> = token.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();

@@ -1,11 +1,10 @@
 //! Field selectors: `metadata.name=a,status.phase!=Running`.
 //!
-//! Asked by lists and watches; routing and RBAC ask for the one name or namespace that a selector demands.
-//! Each kind supports few fields: [`KINDS`] has those beyond the metadata, and custom resources name their
-//! own. Grammar and refusals are those of Kubernetes.
+//! Used by lists and watches; routing and RBAC read the required name or namespace. Each kind supports few fields: [`KINDS`] has those
+//! beyond metadata, and custom resources define their own. Grammar and errors are those of Kubernetes.
 //!
-//! Always true: a selector that [`FieldSelector::resolve`] let through asks only for fields that
-//! [`fields_of`] gives, under the names of the stored version, and for name and namespace first.
+//! Invariant: a selector returned by [`FieldSelector::resolve`] contains only fields of [`fields_of`], under the names of the stored
+//! version, with name and namespace first.
 
 use std::cell::OnceCell;
 
@@ -17,7 +16,7 @@ use crate::store::{Fields, Object};
 const NAME: &str = "metadata.name";
 const NAMESPACE: &str = "metadata.namespace";
 
-/// How a kind refuses a field that it does not support.
+/// Error text of an unsupported field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     /// `field label not supported: x`
@@ -28,25 +27,24 @@ enum Refusal {
     Slice,
 }
 
-/// A kind with selectable fields of its own.
+/// A kind with selectable fields beyond metadata.
 struct Row {
     group: &'static str,
     kind: &'static str,
-    /// `metadata.namespace` can be asked for.
+    /// Whether `metadata.namespace` is supported.
     namespaced: bool,
     refusal: Refusal,
     fields: &'static [Selectable],
 }
 
-/// What is asked for, the name under which it is kept, and where its value stands: the first of these paths
-/// that has one, or else the given text.
+/// A selectable field: its name in selectors, its stored name, the paths of which the first with a value counts, and the default.
 struct Selectable(&'static str, &'static str, &'static [&'static str], &'static str);
 
 const fn same(name: &'static str, path: &'static [&'static str]) -> Selectable {
     Selectable(name, name, path, "")
 }
 
-/// Events of both groups are one stored kind, which keeps the names of the core group.
+/// Events of both groups are stored as core Events, with the field names of the core group.
 #[rustfmt::skip]
 const KINDS: &[Row] = &[
     Row { group: "", kind: "Pod", namespaced: true, refusal: Refusal::Plain, fields: &[
@@ -108,14 +106,14 @@ fn kind_of(group: &str, kind: &str) -> Option<&'static Row> {
     KINDS.iter().find(|row| (row.group, row.kind) == (group, kind))
 }
 
-/// Which kind a selector is for.
+/// The kind that a selector applies to.
 #[derive(Clone, Copy, Debug)]
 pub enum Selected<'a> {
     Builtin {
         group: &'a str,
         kind: &'a str,
     },
-    /// The paths of `selectableFields`, without the first dot.
+    /// The paths of `selectableFields`, without the leading dot.
     Custom {
         namespaced: bool,
         fields: &'a [&'a str],
@@ -129,19 +127,19 @@ struct Term {
     equal: bool,
 }
 
-/// Everything that is required at once; nothing required selects everything.
+/// A conjunction of requirements; an empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<Term>,
 }
 
 impl FieldSelector {
-    /// Reads the text of a `fieldSelector` parameter for one kind.
+    /// Parses a `fieldSelector` parameter for a kind.
     pub fn parse(text: &str, kind: Selected<'_>) -> Result<Self, String> {
         Self::read(text)?.resolve(kind)
     }
 
-    /// The grammar alone.
+    /// Parses the grammar only.
     pub fn read(text: &str) -> Result<Self, String> {
         super::check_length("fieldSelector", text)?;
         let mut terms = Vec::new();
@@ -158,7 +156,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// The same for a kind: fields under the names by which they are kept, or the refusal.
+    /// Checks the fields for a kind, and replaces them by their stored names.
     pub fn resolve(mut self, selected: Selected<'_>) -> Result<Self, String> {
         for term in &mut self.terms {
             let field = term.field.as_ref();
@@ -179,23 +177,23 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The number of requirements.
+    /// Number of requirements.
     pub fn size(&self) -> usize {
         self.terms.len()
     }
 
-    /// Whether more than the name and namespace of an object must be known.
+    /// Whether matching needs more than name and namespace of an object.
     pub fn reads_objects(&self) -> bool {
         self.terms.iter().any(|term| !is_of_metadata(&term.field))
     }
 
-    /// The value that a field must have, if the selector demands one.
+    /// Returns the value that the selector requires of a field.
     pub fn required(&self, field: &str) -> Option<&str> {
         let mut terms = self.terms.iter().filter(|term| term.equal && term.field.as_ref() == field);
         terms.next().map(|term| term.value.as_ref())
     }
 
-    /// The one name that is selected, if it is one: RBAC and single-object watches look at it.
+    /// Returns the required name, for RBAC and watches of a single object.
     pub fn name(&self) -> Option<&str> {
         self.required(NAME)
     }
@@ -204,12 +202,12 @@ impl FieldSelector {
         self.required(NAMESPACE)
     }
 
-    /// Whether fields, asked for by name, are selected; a field without a value is empty.
+    /// Whether the fields match; an absent field is empty.
     pub fn matches<'f>(&self, lookup: impl Fn(&str) -> &'f str) -> bool {
         self.terms.iter().all(|term| (lookup(&term.field) == term.value.as_ref()) == term.equal)
     }
 
-    /// Whether a stored object is selected. `compute` gives its [`fields_of`], once, and only if asked for.
+    /// Whether a stored object matches. `compute` returns its [`fields_of`]; it is called at most once, on demand.
     pub fn matches_object(&self, object: &Object, compute: impl Fn(&Value) -> Fields) -> bool {
         self.matches(|field| match field {
             NAME => &object.name,
@@ -218,7 +216,7 @@ impl FieldSelector {
         })
     }
 
-    /// The same for a custom resource with these `selectableFields` (without the first dot).
+    /// Like [`Self::matches_object`], for a custom resource with these `selectableFields` (without the leading dot).
     pub fn matches_custom(&self, object: &Object, paths: &[impl AsRef<str>]) -> bool {
         let compute = |value: &Value| custom_fields_of(paths, value);
         let present = OnceCell::new();
@@ -228,7 +226,7 @@ impl FieldSelector {
             other => {
                 let kept = object.fields(compute);
                 let is_kept = kept.iter().any(|(known, _)| known.as_ref() == other);
-                // The CRD may have made other fields selectable since they were computed.
+                // The CRD may define other selectable fields since they were computed.
                 value_of(if is_kept { kept } else { present.get_or_init(|| compute(&object.value())) }, other)
             }
         })
@@ -266,7 +264,7 @@ fn builtin_field<'f>(group: &str, kind: &str, field: &'f str) -> Result<&'f str,
     })
 }
 
-/// The selectable fields of an object, beyond name and namespace.
+/// Returns the selectable fields of an object, beyond name and namespace.
 pub fn fields_of(group: &str, kind: &str, object: &Value) -> Fields {
     let rows = kind_of(group, kind).map_or(&[][..], |row| row.fields);
     let value = |selectable: &Selectable| {
@@ -279,13 +277,13 @@ pub fn fields_of(group: &str, kind: &str, object: &Value) -> Fields {
         .collect()
 }
 
-/// The same for a custom resource with these `selectableFields` (without the first dot).
+/// Returns the selectable fields of a custom resource with these `selectableFields` (without the leading dot).
 fn custom_fields_of(fields: &[impl AsRef<str>], object: &Value) -> Fields {
     let fields = fields.iter().map(AsRef::as_ref);
     fields.map(|field| (field.into(), text_at(object, field).into())).collect()
 }
 
-/// What stands at a dotted path, as text; empty if nothing does. A text is cut where it is longer than any selector.
+/// Returns the value at a dotted path as text; empty if absent. Text longer than any selector is truncated.
 fn text_at(object: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(object, |value, step| match value {
         Value::Array(elements) => step.parse::<usize>().ok().and_then(|at| elements.get(at)),
@@ -301,8 +299,8 @@ fn text_at(object: &Value, path: &str) -> String {
     }
 }
 
-/// Splits at commas that no backslash precedes. The parts are sorted, so that of several mistakes the same
-/// one is reported as by Kubernetes.
+/// Splits at commas without a preceding backslash. The parts are sorted, so that of several errors the same one is reported as in
+/// Kubernetes.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
@@ -322,7 +320,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Field, operator and value, at the first operator from `first` on; a lone `!` is part of the field.
+/// Splits a term at the first operator from `first` on into field, operator and value; a lone `!` is part of the field.
 fn operator_at(part: &str, first: usize) -> Option<(&str, &'static str, &str)> {
     let (mut at, mut rest) = (first, &part[first..]);
     loop {

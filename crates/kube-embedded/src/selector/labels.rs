@@ -1,9 +1,9 @@
 //! Label selectors: `app=web,tier in (a,b),!old`, and the object form with `matchLabels`.
 //!
-//! Asked by lists and watches, by controllers, Services and policies. The grammar and the complaints are those
-//! of Kubernetes' `labels` package, the odd ones included (`a in ()` means the empty value).
+//! Used by lists and watches, controllers, Services and policies. Grammar and errors are those of Kubernetes' `labels` package, including
+//! the odd ones (`a in ()` matches the empty value).
 //!
-//! Always true: requirements of a parsed selector have valid keys and values; all must hold together.
+//! Invariant: requirements of a parsed selector have valid keys and values; all must match.
 
 use serde_json::Value;
 
@@ -24,15 +24,15 @@ pub enum Operator {
 pub struct Requirement {
     pub key: Box<str>,
     pub operator: Operator,
-    /// Sorted, each once.
+    /// Sorted and unique.
     pub values: Box<[Box<str>]>,
 }
 
-/// Everything that is required at once; nothing required selects everything.
+/// A conjunction of requirements; an empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     requirements: Vec<Requirement>,
-    /// A selector object that is absent selects nothing at all.
+    /// Whether the selector matches nothing, as an absent selector object does.
     nothing: bool,
 }
 
@@ -45,7 +45,7 @@ impl Labels {
         Self { requirements: Vec::new(), nothing: true }
     }
 
-    /// Reads the text of a `labelSelector` parameter.
+    /// Parses a `labelSelector` parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
         super::check_length("labelSelector", text)?;
         let mut requirements = Parser { tokens: scan(text), at: 0 }.selector()?;
@@ -55,7 +55,7 @@ impl Labels {
         Ok(selector)
     }
 
-    /// Reads a `LabelSelector` object; `null` selects nothing, `{}` everything.
+    /// Parses a `LabelSelector` object; `null` matches nothing, `{}` everything.
     pub fn from_object(selector: &Value) -> Result<Self, String> {
         if selector.is_null() {
             return Ok(Self::nothing());
@@ -92,19 +92,19 @@ impl Labels {
         &self.requirements
     }
 
-    /// The number of requirements, and of the values of those that have several.
+    /// Number of requirements, plus the values of requirements with several.
     pub fn size(&self) -> usize {
         let values =
             |required: &Requirement| if required.values.len() > 1 { required.values.len() } else { 0 };
         self.requirements.iter().map(|required| 1 + values(required)).sum()
     }
 
-    /// Whether labels, asked for by key, are selected.
+    /// Whether the labels match.
     pub fn matches<'l>(&self, lookup: impl Fn(&str) -> Option<&'l str>) -> bool {
         !self.nothing && self.requirements.iter().all(|required| required.holds(lookup(&required.key)))
     }
 
-    /// The same for a labels object, or none.
+    /// Like [`Self::matches`], for a labels object or null.
     pub fn matches_value(&self, labels: &Value) -> bool {
         self.matches(|key| labels.get(key).and_then(Value::as_str))
     }
@@ -132,7 +132,7 @@ fn go_integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// A requirement whose key and values are valid, or all that is wrong with it.
+/// Creates a requirement with valid key and values, or returns all errors.
 fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Requirement, String> {
     let mut errors = Vec::new();
     if let Err(why) = check_key(key) {
@@ -184,7 +184,7 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
     '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
     validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
-/// Letters, digits and `-_.` between letters or digits.
+/// Whether the text consists of letters, digits and `-_.`, with a letter or digit at both ends.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
@@ -200,7 +200,7 @@ fn is_subdomain(text: &str) -> bool {
     })
 }
 
-/// What is wrong with a label's key, if anything.
+/// Validates a label key.
 pub fn check_key(key: &str) -> Result<(), String> {
     let mut errors = Vec::new();
     let name = match key.split('/').collect::<Vec<_>>().as_slice() {
@@ -236,7 +236,7 @@ pub fn check_key(key: &str) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
 }
 
-/// What is wrong with a label's value, if anything.
+/// Validates a label value.
 pub fn check_value(value: &str) -> Result<(), String> {
     let mut errors = Vec::new();
     if value.len() > 63 {
@@ -248,7 +248,7 @@ pub fn check_value(value: &str) -> Result<(), String> {
     if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
 }
 
-/// A word or a sign of the selector's text; the end is the empty text.
+/// A token of the selector text; the end has empty text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
@@ -270,7 +270,7 @@ const SIGNS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 fn scan(text: &str) -> Vec<Token<'_>> {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
     let is_sign = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
-    // Go reads a NUL as the end.
+    // Go treats NUL as the end.
     let mut rest = text.split('\0').next().unwrap_or_default();
     let mut tokens = Vec::new();
     loop {
@@ -366,7 +366,7 @@ impl<'a> Parser<'a> {
         requirement(key, operator, &[value])
     }
 
-    /// `(a,b)`; a place without a word is the empty value.
+    /// Parses `(a,b)`; a missing word is the empty value.
     fn values(&mut self) -> Result<Vec<&'a str>, String> {
         match self.next() {
             Token::Sign("(") => {}

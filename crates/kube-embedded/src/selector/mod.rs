@@ -1,9 +1,9 @@
-//! Which objects a list, a watch or a deletion means, and where a list goes on.
+//! Label selectors, field selectors and continue tokens.
 //!
-//! Asked by the verbs with the query's texts; answers with selectors that look at what the store keeps beside
-//! an object, or with the refusal in the words of Kubernetes. Pure.
+//! The verbs parse query parameters into selectors that match against labels and fields cached with stored objects; errors have the wording
+//! of Kubernetes. Pure: no I/O, no clock.
 //!
-//! Selectors that clients send are bounded in bytes and requirements, because each requirement is compared with each object.
+//! Selectors of clients are bounded in bytes and requirements, because each requirement is compared with each object.
 
 pub mod continue_token;
 pub mod fields;
@@ -13,9 +13,9 @@ pub use continue_token::ContinueToken;
 pub use fields::FieldSelector;
 pub use labels::Labels;
 
-/// Bytes of the text of a selector. Not in Kubernetes.
+/// Maximum size of a selector's text in bytes. Kubernetes has no such limit.
 const MOST_BYTES: usize = 8 << 10;
-/// Requirements of a selector, and values of requirements with several. Not in Kubernetes.
+/// Maximum number of requirements, and of values of requirements with several. Kubernetes has no such limit.
 const MOST_REQUIREMENTS: usize = 500;
 
 fn check_length(parameter: &str, text: &str) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The API as the controllers inside this process use it.
+//! The API for the controllers in this process.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::http::query::Query;
 use crate::schema::resources::Resource;
 use crate::store::{Key, Object};
 
-/// The components of a cluster that run in this process. It holds its cluster weakly: controllers do not keep a cluster alive.
+/// In-process controllers' access to the API. References the cluster weakly, so that controllers do not keep a cluster alive.
 pub struct ControllerManager(pub WeakCluster);
 
 impl ControllerManager {
@@ -35,7 +35,7 @@ impl ControllerManager {
     }
 }
 
-/// Under which names the components of a cluster are known: user and agent.
+/// Returns user name and user agent of a component.
 fn names(by: Component) -> (&'static str, &'static str) {
     match by {
         Component::ApiServer => ("system:apiserver", "kube-apiserver"),
@@ -75,7 +75,7 @@ fn call(
     }
 }
 
-/// The call that writes `document`.
+/// Returns the call that writes `document`.
 fn writing(cluster: &Cluster, by: Component, verb: &'static str, document: &Value) -> Result<Call> {
     let registry = cluster.registry();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -89,7 +89,7 @@ fn writing(cluster: &Cluster, by: Component, verb: &'static str, document: &Valu
     Ok(call)
 }
 
-/// A call of `/scale`, of an object of a kind.
+/// Returns the call of `/scale` for an object of a kind.
 fn scaling(
     cluster: &Cluster,
     verb: &'static str,
@@ -111,11 +111,11 @@ fn scaling(
     Ok(call)
 }
 
-/// The object that a write left.
+/// Returns the object after a write.
 fn stored(answer: Answer) -> Result<Arc<Object>> {
     match answer {
         Answer::Stored(_, object) => Ok(object),
-        // The write let a deleting object go.
+        // The write removed the last finalizer, and the object is gone.
         Answer::Document(_, value) => {
             let version = value["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse().ok());
             Ok(Arc::new(Object::new(value, version.unwrap_or_default())))
@@ -124,7 +124,7 @@ fn stored(answer: Answer) -> Result<Arc<Object>> {
     }
 }
 
-/// PUT of a document as it was read and then changed, in the name of a component.
+/// Replaces a document on behalf of a component, with optimistic locking by its `resourceVersion`.
 pub async fn put(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Arc<Object>> {
     let mut call = writing(cluster, by, "update", document)?;
     if part == Part::Status {

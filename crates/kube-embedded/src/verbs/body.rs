@@ -1,5 +1,4 @@
-//! From the bytes of a request to an object that can be stored: decoded, checked against its type, converted
-//! to the stored version, with defaults and in normal form.
+//! Request bodies to stored objects: decoding, type checks, conversion to the storage version, defaulting, normalization.
 
 use serde_json::Value;
 
@@ -19,11 +18,11 @@ use crate::schema::{builtin, protobuf};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Where an object comes from: it decides how a complaint about its shape is worded.
+/// The source of an object, which determines the wording of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Origin<'a> {
     Body,
-    /// The result of this patch, read as text.
+    /// The result of this patch, decoded from JSON text.
     Patch(&'a str),
     /// The result of this strategic merge patch.
     Strategic(&'a str),
@@ -40,7 +39,7 @@ impl Origin<'_> {
     }
 }
 
-/// The object in a POST or PUT.
+/// Reads the object of a POST or PUT.
 pub fn read(call: &Call) -> Result<Value> {
     let resource = &call.resource;
     let mut decoded = decode(call, &resource.kind)?;
@@ -56,7 +55,7 @@ fn decode<'a>(call: &'a Call, kind: &str) -> Result<Decoded<'a>> {
     body::object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
 }
 
-/// The body as a document that should be of the internal type `wanted` (`core.Binding`).
+/// Decodes the body as the internal type `wanted` (`core.Binding`).
 pub fn decode_as(call: &Call, wanted: &str) -> Result<Value> {
     let kind = wanted.rsplit('.').next().unwrap_or_default();
     let value = decode(call, kind)?.value;
@@ -69,8 +68,8 @@ pub fn decode_as(call: &Call, wanted: &str) -> Result<Value> {
     Ok(value)
 }
 
-/// Checks an object in the request's version against its type and brings it into stored form. `complaints`
-/// adds to the unknown fields what else a strict reader would refuse.
+/// Checks an object in the request's version against its type and converts it to the stored form. `complaints` adds the other strict
+/// decoding errors to the unknown fields.
 pub fn accept(
     call: &Call,
     mut value: Value,
@@ -87,13 +86,13 @@ pub fn accept(
     }
     complete(resource, &mut value);
     if cleared {
-        // An empty list is no list in normal form, but asks for the owners to be forgotten.
+        // Normalization removes an empty list, but here it requests that all managed fields be cleared.
         value["metadata"]["managedFields"] = Value::Array(Vec::new());
     }
     Ok(value)
 }
 
-/// What `fieldValidation` says is to become of fields that nobody knows or that come twice.
+/// Handles unknown and duplicate fields according to `fieldValidation`.
 pub fn validate_fields(call: &Call, complaints: Vec<String>) -> Result<(), String> {
     match call.query.field_validation.as_str() {
         "Strict" if !complaints.is_empty() => {
@@ -105,7 +104,7 @@ pub fn validate_fields(call: &Call, complaints: Vec<String>) -> Result<(), Strin
     Ok(())
 }
 
-/// Drops what the type does not know, and says what that was; an error says which value has the wrong type.
+/// Drops unknown fields and returns their paths; an error names the value of the wrong type.
 fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
@@ -113,7 +112,7 @@ fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec
                 return Err(error.to_string());
             }
             let mut unknown = conform_metadata(value, reader)?;
-            // What an apply leaves null is judged as it is; other readers drop needless nulls.
+            // Nulls in an applied object are validated as they are; other readers drop nulls without effect.
             let applied = matches!(reader, Reader::Unstructured);
             unknown.extend(if applied { custom.drop_unknown(value) } else { custom.prune(value) });
             Ok(unknown)
@@ -122,7 +121,7 @@ fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec
     }
 }
 
-/// A custom resource's metadata has the type that all metadata has.
+/// Checks the metadata of a custom resource, which has the type `ObjectMeta`.
 fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
     let Some(ty) = builtin::types().named(OBJECT_META) else { return Ok(Vec::new()) };
     let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
@@ -133,7 +132,7 @@ fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, St
     Ok(findings.unknown.iter().map(|path| format!("metadata.{path}")).collect())
 }
 
-/// Defaults and normal form of an object in its stored version.
+/// Applies defaults and normal form to an object in its storage version.
 pub fn complete(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
         custom.default(value);
@@ -145,14 +144,14 @@ pub fn complete(resource: &Resource, value: &mut Value) {
     normalise(ty, value);
 }
 
-/// An object as it will come back from the store.
+/// Converts an object to the form in which the store returns it.
 pub fn as_stored(resource: &Resource, value: &mut Value) {
     if !resource.is_custom() {
         normalise::as_stored(stored_type(resource), value);
     }
 }
 
-/// The type of the stored form.
+/// Returns the type of the stored form.
 fn stored_type(resource: &Resource) -> TypeRef<'_> {
     if !resource.is_view() {
         return resource.root();
@@ -161,7 +160,7 @@ fn stored_type(resource: &Resource) -> TypeRef<'_> {
     builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root())
 }
 
-/// The rules of a kind. They look at the stored form; of Events, each group has its own.
+/// Returns the rules of a kind. They apply to the stored form, but Events have rules per group.
 pub fn rules_of(resource: &Resource) -> &'static Rules {
     if resource.is_custom() { &rules::CUSTOM } else { rules::of(&resource.group, &resource.kind) }
 }
@@ -185,12 +184,12 @@ fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
     }
 }
 
-/// What a patch makes of an object is not an object of its kind.
+/// The error for a patch whose result is not an object of its kind.
 pub fn bad_patch(patch: &str, why: &str) -> ApiError {
     ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)])
 }
 
-/// The object's own idea of what it is, which may be left out.
+/// `apiVersion` and `kind` of a document, both optional.
 struct Claim<'a> {
     api_version: &'a str,
     kind: &'a str,
@@ -209,7 +208,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Checks that a body is of the kind that the URL is about, and writes down that it is.
+/// Checks that a body is of the URL's kind, and sets `apiVersion` and `kind`.
 fn check_kind(resource: &Resource, value: &mut Value, text: &[u8]) -> Result<()> {
     let claim = Claim::of(value);
     if resource.is_custom() {
@@ -230,7 +229,7 @@ fn check_kind(resource: &Resource, value: &mut Value, text: &[u8]) -> Result<()>
     Ok(())
 }
 
-/// Checks that a patch has left an object what it is.
+/// Checks that a patch did not change `apiVersion` and `kind`.
 pub fn check_patched_kind(call: &Call, value: &mut Value, patch: &str) -> Result<()> {
     let resource = &call.resource;
     body::identify(value).map_err(|why| bad_patch(patch, &why))?;
@@ -260,7 +259,7 @@ pub fn check_patched_kind(call: &Call, value: &mut Value, patch: &str) -> Result
     Err(ApiError::invalid(group, claim.kind, &call.name, &errors))
 }
 
-/// A document without a type is of the one that the URL says.
+/// Sets `apiVersion` and `kind` of a document to those of the URL.
 pub fn write_kind(resource: &Resource, value: &mut Value) {
     if value.is_object() {
         value["apiVersion"] = resource.api_version().into();
@@ -268,8 +267,7 @@ pub fn write_kind(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// Why an object that says it is something else cannot be what `resource` is about: it is malformed as what it
-/// says, of another kind, or of one that nobody knows.
+/// Explains why an object with another type is refused: it is malformed as that type, of another kind, or of an unknown one.
 fn mismatch(resource: &Resource, value: &Value) -> String {
     let wanted = format!("{}.{}", go_package(resource), resource.kind);
     let claim = Claim::of(value);
@@ -279,10 +277,10 @@ fn mismatch(resource: &Resource, value: &Value) -> String {
     unconvertible(api_version, kind, &wanted, value)
 }
 
-/// Why a `kind` of `api_version` is no `wanted`, which is an internal type.
+/// Explains why a `kind` of `api_version` cannot be converted to the internal type `wanted`.
 fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    // The group of metadata has types, but registers none of them.
+    // The group of metadata has types, but registers no kinds.
     let Some(ty) = builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") else {
         let scheme = "pkg/runtime/scheme.go:111";
         return format!(
@@ -295,7 +293,7 @@ fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> 
     }
 }
 
-/// The Scale in a PUT to a kind's `/scale`.
+/// Reads the Scale of a PUT to `/scale`.
 pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
     let mut decoded = decode(call, "Scale")?;
     let mut value = std::mem::take(&mut decoded.value);
@@ -316,7 +314,7 @@ pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
     Ok(value)
 }
 
-/// The Go package of a group's internal types. Events are those of the core group.
+/// The Go package of a group's internal types. Events belong to the core group.
 pub fn go_package(resource: &Resource) -> &str {
     match resource.group.split('.').next() {
         None | Some("" | "events") => "core",
@@ -324,7 +322,7 @@ pub fn go_package(resource: &Resource) -> &str {
     }
 }
 
-/// Versions that Kubernetes still reads but no longer serves.
+/// API versions that Kubernetes still decodes but no longer serves.
 fn is_retired(api_version: &str) -> bool {
     const RETIRED: &[&str] = &[
         "admissionregistration.k8s.io/v1alpha1",
@@ -365,7 +363,7 @@ fn other_version(given: &str, expected: &str) -> ApiError {
     ))
 }
 
-/// Another kind is a complaint of its validation.
+/// Checks the `apiVersion` of a custom resource. Validation checks the kind.
 fn check_custom_kind(resource: &Resource, claim: &Claim<'_>, text: &[u8]) -> Result<()> {
     let expected = resource.api_version();
     if claim.kind.is_empty() {

@@ -1,6 +1,6 @@
-//! Deleting a whole collection: one object after the other, each as if it had been asked for by name.
+//! `deletecollection`: deletes objects one by one, as if each were deleted by name.
 //!
-//! Each large object is deleted on the pool, so that its slot is free for others in between.
+//! Each large object is deleted in a separate job on the pool, so that other jobs can run in between.
 
 use governor::Flow;
 use governor::work::Ticket;
@@ -16,7 +16,7 @@ pub async fn delete(call: &Call) -> Result<Answer> {
     for object in &page.objects {
         let one = call.about(&object.namespace, &object.name);
         let size = object.bytes.len();
-        // A call that runs on the pool already has its slot.
+        // A call that runs on the pool already occupies a slot.
         let flow = call.flow.filter(|_| call.interrupt.is_none() && size > call.cluster.inline_bytes());
         let (removed, warnings) = match flow {
             Some(flow) => remove_on_pool(one, options.clone(), flow, size).await?,
@@ -24,7 +24,7 @@ pub async fn delete(call: &Call) -> Result<Answer> {
         };
         match removed {
             Ok(()) => {}
-            // Gone meanwhile is what was wanted.
+            // Already deleted, as requested.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -33,7 +33,7 @@ pub async fn delete(call: &Call) -> Result<Answer> {
     Ok(Answer::List(page))
 }
 
-/// Deletes one object; the result and the warnings.
+/// Deletes one object; returns the result and the warnings.
 async fn remove(call: &Call, options: &Deletion) -> (Result<()>, Vec<String>) {
     let removed = delete::remove(call, options).await.map(drop);
     (removed, std::mem::take(&mut *call.warnings.lock()))

@@ -1,8 +1,7 @@
-//! One stored object, shown in the version that was asked for.
+//! Conversion of stored objects to the requested version.
 //!
-//! Almost always the stored bytes are the answer. Three things are not stored as they are shown: Events in
-//! `events.k8s.io`, autoscalers in `autoscaling/v1`, and custom resources in a version other than the stored
-//! one, or whose CRD has changed since.
+//! Usually the stored bytes are sent unchanged. Three kinds of objects are converted: Events in `events.k8s.io`, autoscalers in
+//! `autoscaling/v1`, and custom resources in a version other than the stored one, or whose CRD has changed since.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -18,7 +17,7 @@ pub enum Shown {
     Value(Value),
 }
 
-/// Whether the stored bytes cannot be sent as they are.
+/// Whether the stored bytes need conversion before they are sent.
 pub fn differs(resource: &Resource, object: &Object) -> bool {
     match &resource.custom {
         Some(custom) => !custom.is_shown_as_stored(object.version),
@@ -34,14 +33,14 @@ pub fn show(resource: &Resource, object: &Object) -> Shown {
     }
 }
 
-/// The parsed document, in the request's version.
+/// Returns the parsed object in the request's version.
 pub fn shown(resource: &Resource, object: &Object) -> Value {
     let mut value = object.value();
     from_storage(resource, &mut value);
     value
 }
 
-/// From the stored version to the one that `resource` serves.
+/// Converts from the storage version to the version that `resource` serves.
 pub fn from_storage(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
         custom.restore(value);
@@ -55,7 +54,7 @@ pub fn from_storage(resource: &Resource, value: &mut Value) {
     }
 }
 
-/// From the version that `resource` serves to the stored one.
+/// Converts from the version that `resource` serves to the storage version.
 pub fn to_storage(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
         custom.store(value);

@@ -1,4 +1,4 @@
-//! Creating an object.
+//! The verb `create`.
 
 use serde_json::Value;
 
@@ -11,9 +11,9 @@ use crate::field::FieldErrors;
 use crate::rules;
 use crate::store::{Change, CommitError, Expect, Op};
 
-/// How often a generated name may collide before the client is told.
+/// Maximum number of attempts with a generated name before the client gets a conflict.
 const NAME_TRIES: usize = 8;
-/// How often a write is prepared anew because a quota changed.
+/// Maximum number of attempts when quotas change concurrently.
 const TRIES: usize = 20;
 
 pub async fn create(call: &Call) -> Result<Answer> {
@@ -26,7 +26,7 @@ pub async fn create(call: &Call) -> Result<Answer> {
     insert(call, object, |call, object| managed::update(call, None, object)).await
 }
 
-/// Stores a new object that is in stored form. `own` writes its managed fields.
+/// Stores a new object in stored form. `own` sets its managed fields.
 pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) -> Result<Answer> {
     for attempt in 1..=TRIES {
         call.check_interrupt()?;
@@ -53,7 +53,7 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
                     return Err(exists(call, &name));
                 }
             }
-            // A quota has another limit now, or none is left of it: count again.
+            // A quota was changed or deleted: count again.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
             Err(CommitError::OverBudget(why)) => {
                 return Err(ApiError::over_budget(&call.resource.group, &call.resource.name, &name, &why));
@@ -66,24 +66,24 @@ pub async fn insert(call: &Call, given: Value, own: impl Fn(&Call, &mut Value)) 
     Err(quota_conflict(call))
 }
 
-/// The quotas of the namespace changed during every attempt.
+/// The error when the quotas of the namespace changed during every attempt.
 pub fn quota_conflict(call: &Call) -> ApiError {
     let why = "the resource quotas of the namespace changed during the request; please try again";
     ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why)
 }
 
-/// Custom resources are handled in the version of the request until they are stored.
+/// Converts a custom resource to its storage version. Until then it is processed in the request's version.
 pub fn to_storage_late(call: &Call, value: &mut Value) {
     if call.resource.is_custom() {
         to_storage(&call.resource, value);
     }
 }
 
-/// An object that has passed everything, and what must be written with it.
+/// A validated object, and the changes to commit with it.
 struct Prepared {
     value: Value,
     also: Vec<Change>,
-    /// Addresses taken for it; free again, unless stored, when this goes.
+    /// Reserved addresses; dropping it releases those that were not stored.
     reserved: admission::Reserved,
 }
 
@@ -92,7 +92,7 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
     let (name, prefix) = (text("name"), text("generateName"));
     call.check_interrupt()?;
-    // Where this says no, Kubernetes has not generated the name yet.
+    // Admission errors at this point have no generated name in Kubernetes.
     let early = call.admission(Operation::Create, if generated { &prefix } else { &name }, None);
     admission::mutate(&call.cluster, &early, &mut object)?;
     let request = call.admission(Operation::Create, &name, None);
@@ -116,7 +116,7 @@ fn prepare(call: &Call, mut object: Value, generated: bool) -> Result<Prepared> 
     Ok(Prepared { value: object, also, reserved })
 }
 
-/// What is wrong with a new object: the kind's own complaints first, as Kubernetes has them.
+/// Validates a new object: errors of the kind first, as in Kubernetes.
 fn complaints(call: &Call, object: &Value) -> FieldErrors {
     let rules = rules_of(&call.resource);
     let (metadata, namespaced) = (&object["metadata"], call.resource.namespaced);

@@ -1,4 +1,4 @@
-//! Deleting: at once, gracefully, or when the last finalizer has gone.
+//! The verb `delete`: immediate, graceful, or after the last finalizer is removed.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::rules::conduct;
 use crate::schema::{builtin, protobuf};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 
-/// How to delete.
+/// Delete options.
 #[derive(Clone, Debug, Default)]
 pub struct Deletion {
     pub uid: Option<String>,
@@ -39,7 +39,7 @@ pub async fn delete(call: &Call) -> Result<Answer> {
     remove(call, &options).await
 }
 
-/// Reads the options from the body, or, without one, from the query.
+/// Reads the options from the body, or if it is empty from the query.
 pub fn options(call: &Call) -> Result<Deletion> {
     let body = if call.body.is_empty() {
         call.query.bad_deletion.clone().map_or(Ok(()), Err)?;
@@ -89,7 +89,7 @@ pub fn options(call: &Call) -> Result<Deletion> {
     })
 }
 
-/// The options in the body.
+/// Reads the options in the body.
 fn given_options(call: &Call) -> Result<Value> {
     let mut given = body::options(call.content_type.as_deref(), &call.body, protobuf::decode)?.value;
     let text = |key: &str| given[key].as_str().unwrap_or_default();
@@ -108,7 +108,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Deletes `call.name`, or begins to.
+/// Deletes `call.name`, or marks it as deleted.
 pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
     for _ in 0..TRIES {
         call.check_interrupt()?;
@@ -145,7 +145,7 @@ pub async fn remove(call: &Call, options: &Deletion) -> Result<Answer> {
         };
         match done {
             Ok(answer) => return Ok(answer),
-            // Somebody was faster, with the object or with a quota.
+            // A concurrent write changed the object or a quota.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
             Err(CommitError::OverBudget(why)) => {
                 return Err(ApiError::over_budget(
@@ -168,7 +168,7 @@ fn shown(call: &Call, mut value: Value) -> Answer {
     Answer::Document(200, value)
 }
 
-/// The answer to an immediate removal: the object itself for some kinds, a Status for the others.
+/// The response to an immediate removal: the object itself for some kinds, a Status for the others.
 fn removed(call: &Call, live: &Object, last: Value) -> Answer {
     let resource = &call.resource;
     if conduct::deletion_answers_object(resource) {
@@ -208,13 +208,13 @@ fn check_preconditions(call: &Call, live: &Object, options: &Deletion) -> Result
     Ok(())
 }
 
-/// What a deletion does to an object as it stands.
+/// The effect of a deletion on an object.
 enum Step {
-    /// The last state, as the answer shows it.
+    /// Removes the object; its last state is in the response.
     Remove(Value),
-    /// Nothing to do: it is on its way already.
+    /// No change: the deletion is already in progress.
     Rest,
-    /// It stays for now, marked as deleted.
+    /// Keeps the object for now, with a `deletionTimestamp`.
     Mark(Value),
 }
 
@@ -225,7 +225,7 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     let marked_grace = metadata["deletionGracePeriodSeconds"].as_i64();
     let grace = match marked_grace {
         _ if !is_core("pods") => 0,
-        // A repeated deletion can only shorten the grace, and only if it says so.
+        // A repeated deletion can only shorten the grace period, and only explicitly.
         Some(marked) => options.grace_seconds.map_or(marked, |asked| at_least_heard(asked).min(marked)),
         None => pod_grace(old, options),
     };
@@ -238,7 +238,7 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     }
     let mut new = old.clone();
     if is_crd && metadata["deletionTimestamp"].is_null() {
-        // Its objects go first; the controller takes the finalizer away when they have.
+        // Custom resources are deleted first; then the controller removes the finalizer.
         crd::status::terminate(&mut new, call.cluster.clock().now());
         if !finalizers.iter().any(|finalizer| finalizer == CRD_CLEANUP) {
             finalizers.push(CRD_CLEANUP.into());
@@ -250,7 +250,7 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     } else {
         fields.insert("finalizers".to_owned(), finalizers.into());
     }
-    // The deletion of these two is their controllers' work, and has no grace.
+    // Namespaces and CRDs are finalized by their controllers and have no grace period.
     let by_controller = is_crd || is_core("namespaces");
     if by_controller && metadata["deletionTimestamp"].is_null() {
         fields.insert("deletionTimestamp".to_owned(), rfc3339(call.cluster.clock().now()).into());
@@ -275,12 +275,12 @@ fn next_step(call: &Call, old: &Value, options: &Deletion) -> Step {
     if new == *old { Step::Rest } else { Step::Mark(new) }
 }
 
-/// The finalizers that a deletion leaves, with those that the propagation policy adds or drops.
+/// Returns the finalizers after a deletion, with those that the propagation policy adds or removes.
 fn finalizers(call: &Call, metadata: &Value, options: &Deletion) -> Vec<Value> {
     let mut list: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
     let has = |list: &[Value], name: &str| list.iter().any(|finalizer| finalizer == name);
     let policy = options.propagation.or_else(|| {
-        // An earlier choice stands unless this request makes another.
+        // An earlier policy stands unless this request sets another.
         let chosen = has(&list, "orphan") || has(&list, "foregroundDeletion");
         (!chosen).then(|| conduct::default_propagation(&call.resource))
     });
@@ -300,13 +300,12 @@ fn finalizers(call: &Call, metadata: &Value, options: &Deletion) -> Vec<Value> {
     list
 }
 
-/// The end of a grace period. Kubernetes sets no upper bound on the period; the end is at most the last time that can
-/// be written.
+/// Returns the end of a grace period. Kubernetes has no upper bound for the period; the result is capped at the maximum timestamp.
 fn after_grace(now: Timestamp, seconds: i64) -> Timestamp {
     now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }
 
-/// How long a pod may take to stop.
+/// Returns the grace period of a pod in seconds.
 fn pod_grace(pod: &Value, options: &Deletion) -> i64 {
     let unassigned = pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
     let finished = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -317,7 +316,7 @@ fn pod_grace(pod: &Value, options: &Deletion) -> i64 {
     at_least_heard(options.grace_seconds.unwrap_or(own))
 }
 
-/// A negative period means one second, the least that still lets a process hear of it.
+/// A negative period means one second, as in Kubernetes.
 fn at_least_heard(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
 }

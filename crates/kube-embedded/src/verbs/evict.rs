@@ -1,6 +1,6 @@
-//! Eviction: deleting a pod only if its disruption budget allows it.
+//! The subresource `eviction`: deletes a pod only if its disruption budget allows it.
 //!
-//! Elsewhere: what a budget allows (`crate::control::disruption`).
+//! See also: the disruption controller (`crate::control::disruption`).
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -19,20 +19,20 @@ use crate::error::{ApiError, Result};
 use crate::selector::Labels;
 use crate::store::Object;
 
-/// How often an eviction that lost a race is tried again.
+/// Maximum number of attempts after conflicts.
 const TRIES: usize = 20;
-/// A budget that has so many evictions to confirm takes no further ones.
+/// Evictions are refused while a budget has this many unconfirmed ones in `disruptedPods`.
 const MOST_DISRUPTED: usize = 2000;
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What a pod and its budget say to an eviction.
+/// Result of checking an eviction against the pod and its budget.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// Nobody is disrupted. If `as_seen`, that holds only for the pod as it was looked at.
+    /// Deletes without using the budget. If `as_seen`, only the observed version of the pod may be deleted.
     Delete {
         as_seen: bool,
     },
-    /// One disruption of the budget is used up.
+    /// Uses one disruption of the budget.
     Spend,
     Refuse(Box<ApiError>),
 }
@@ -74,7 +74,7 @@ pub async fn evict(call: &Call) -> Result<Answer> {
         let mut options = options.clone();
         options.version = options.version.or(version.map(|version| version.to_string()));
         match remove(call, options).await {
-            // It has changed since it was looked at, and may be healthy now.
+            // The pod has changed since it was read, and may be healthy now.
             Err(error) if error.code == 409 && lenient => {}
             removed => return removed.map(|()| success()),
         }
@@ -88,7 +88,7 @@ fn success() -> Answer {
     Answer::Other(201, status)
 }
 
-/// Says on the pod why it goes, then deletes it.
+/// Sets the `DisruptionTarget` condition on the pod, then deletes it.
 async fn remove(call: &Call, mut options: Deletion) -> Result<()> {
     if !options.dry_run {
         let marked = modify(call, |live| {
@@ -104,7 +104,7 @@ async fn remove(call: &Call, mut options: Deletion) -> Result<()> {
     delete::remove(&call.main(""), &options).await.map(drop)
 }
 
-/// Whether this is still the pod that was meant. The words name its kind where others name the resource.
+/// Checks the preconditions. The messages name the kind where others name the resource.
 fn check(live: &Value, options: &Deletion) -> Result<()> {
     let (uid, version) = (&live["metadata"]["uid"], &live["metadata"]["resourceVersion"]);
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
@@ -146,7 +146,7 @@ fn marked(live: &Value, now: &str) -> Value {
     pod
 }
 
-/// The one budget that covers the pod, unless no budget matters to it.
+/// Returns the budget that covers the pod, unless the pod is exempt.
 fn budget_of(call: &Call, pod: &Object) -> Result<Option<Arc<Object>>> {
     if is_exempt(&pod.view()) {
         return Ok(None);
@@ -165,14 +165,14 @@ fn budget_of(call: &Call, pod: &Object) -> Result<Option<Arc<Object>>> {
     Ok(first)
 }
 
-/// Finished, pending and already deleted pods disrupt nobody.
+/// Finished, pending and terminating pods use no budget.
 fn is_exempt(pod: &Pod) -> bool {
     pod.is_finished() || pod.status.phase == "Pending" || pod.metadata.is_deleting()
 }
 
 fn decide(pod: &Pod, budget: Option<&Budget>) -> Verdict {
     if is_exempt(pod) {
-        // One that is pending might become healthy meanwhile.
+        // A pending pod might become healthy in the meantime.
         return Verdict::Delete { as_seen: !pod.is_finished() && !pod.metadata.is_deleting() };
     }
     let Some(budget) = budget else { return Verdict::Delete { as_seen: false } };
@@ -204,7 +204,7 @@ fn decide(pod: &Pod, budget: Option<&Budget>) -> Verdict {
     }
 }
 
-/// Why a budget allows nothing.
+/// Explains why a budget allows no disruption.
 fn why_not(budget: &Budget) -> String {
     let (name, status) = (&budget.metadata.name, &budget.status);
     let condition = status.conditions.iter().find(|condition| condition.r#type == disruption::CONDITION);
@@ -223,7 +223,7 @@ fn why_not(budget: &Budget) -> String {
     }
 }
 
-/// Uses up one disruption, and leaves word that the pod is going. A 409 says that the budget has changed.
+/// Uses one disruption and records the pod in `disruptedPods`. A 409 means that the budget has changed.
 async fn spend(call: &Call, budget: &Object, pod: &str) -> Result<()> {
     let mut value = budget.value();
     let now = rfc3339(call.cluster.clock().now());

@@ -1,4 +1,4 @@
-//! Calls that are interrupted between two of their steps.
+//! Tests of interrupts between two steps of a call.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ fn call(cluster: &Cluster, verb: &'static str, left: Duration) -> Call {
     }
 }
 
-/// The call's time is over when this returns.
+/// Blocks until the call's deadline has passed.
 fn long_step() {
     std::thread::sleep(Duration::from_millis(300));
 }

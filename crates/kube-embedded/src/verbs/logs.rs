@@ -1,7 +1,6 @@
-//! What a simulated container would have printed: that it is simulated, what its pod's annotation says, and when it
-//! began and ended.
+//! The subresource `log` of simulated containers: a note that they are simulated, the text of a pod annotation, start and end.
 //!
-//! Refusals are those of the API server and of a kubelet. A log that is followed ends with the container.
+//! Errors are those of kube-apiserver and kubelet. A followed log ends with the container.
 
 use std::sync::Arc;
 
@@ -19,10 +18,10 @@ use crate::field::{FieldError, Path};
 use crate::http::query::{Query, number, truth};
 use crate::store::{Key, Object, Watch};
 
-/// Annotation with what a container prints; its name follows.
+/// Prefix of the annotation with a container's output; the container name follows.
 const TEXT: &str = "sim.longshore.dev/log.";
 
-/// What was asked for.
+/// Options of a log request.
 #[derive(Clone, Debug, Default)]
 struct Options {
     container: String,
@@ -75,7 +74,7 @@ impl Options {
     }
 }
 
-/// `GET .../pods/NAME/log`.
+/// Handles `GET .../pods/NAME/log`.
 pub fn log(call: &Call) -> Result<Answer> {
     let object = call.live()?;
     let mut options = Options::read(&call.query, &call.name, call.cluster.clock().now())?;
@@ -97,7 +96,7 @@ pub fn log(call: &Call) -> Result<Answer> {
         return Ok(Answer::Text(printed));
     }
     let left = options.limit.map(|limit| limit - printed.len());
-    // What happens after this version has not been told.
+    // Changes after this version are not yet in the response.
     let watch = call.cluster.store().watch(&call.resource.storage, object.version);
     let Ok(watch) = watch else { return Ok(Answer::Text(printed)) };
     let options = Options { limit: left, ..options };
@@ -115,7 +114,7 @@ pub fn log(call: &Call) -> Result<Answer> {
     }))))
 }
 
-/// The container that is meant.
+/// Chooses the container.
 fn choose(pod: &Value, asked: &str) -> Result<String> {
     let spec = &pod["spec"];
     let lists = ["initContainers", "containers", "ephemeralContainers"];
@@ -144,7 +143,7 @@ fn status_of(pod: &Value, container: &str) -> Option<Value> {
     statuses.find(|status| text(status, "name") == container).cloned()
 }
 
-/// The state of the container whose log is meant: `running` or `terminated`, and which start of it that is.
+/// State of the requested container instance, `running` or `terminated`, and its restart count.
 struct Instance {
     state: Value,
     restarts: i64,
@@ -154,7 +153,7 @@ fn has_ended(instance: &Instance) -> bool {
     instance.state["running"].is_null()
 }
 
-/// Finds it, or says why there is no log.
+/// Finds the instance, or returns the error why there is no log.
 fn instance(pod: &Value, options: &Options) -> Result<Instance> {
     let (container, name) = (&options.container, text(&pod["metadata"], "name"));
     let refuse = |why: String| Err(ApiError::bad_request(why));
@@ -183,7 +182,7 @@ fn instance(pod: &Value, options: &Options) -> Result<Instance> {
     refuse(format!("container \"{container}\" in pod \"{name}\" is waiting to start: {why}"))
 }
 
-/// What it has printed.
+/// Returns the output with timestamps.
 fn lines(pod: &Value, container: &str, instance: &Instance) -> Vec<(Timestamp, String)> {
     let time =
         |value: &Value| value.as_str().and_then(|time| time.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -215,7 +214,7 @@ fn print(lines: &[(Timestamp, String)], options: &Options) -> String {
     lines.iter().map(print).collect()
 }
 
-/// The last place at or before `limit` at which a text can be cut.
+/// Returns the last char boundary at or before `limit`.
 fn floor(text: &str, limit: usize) -> usize {
     if limit >= text.len() {
         return text.len();
@@ -223,7 +222,7 @@ fn floor(text: &str, limit: usize) -> usize {
     (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Follows a log.
+/// State of a followed log.
 struct Follower {
     cluster: Cluster,
     key: Key,
@@ -231,13 +230,13 @@ struct Follower {
     watch: Watch,
     options: Options,
     instance: Instance,
-    /// How many lines are known.
+    /// Number of lines already sent.
     told: usize,
     ended: bool,
 }
 
 impl Follower {
-    /// What comes next; `None` at the end.
+    /// Returns the next part; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         while !self.ended && self.options.limit != Some(0) {
             let changes = tokio::select! {
@@ -259,7 +258,7 @@ impl Follower {
         None
     }
 
-    /// What is new about the container that is followed.
+    /// Returns new lines of the followed container.
     fn tell(&mut self, pod: &Arc<Object>) -> Bytes {
         let value = pod.value();
         let now = instance(&value, &self.options).ok();
@@ -267,7 +266,7 @@ impl Follower {
         let same = |found: &Instance| found.restarts == self.instance.restarts;
         let current = now.filter(same).or_else(|| instance(&value, &previous).ok().filter(same));
         let Some(current) = current else {
-            // It has been replaced more than once since the last look.
+            // The container has restarted more than once since the last read.
             self.ended = true;
             return Bytes::new();
         };

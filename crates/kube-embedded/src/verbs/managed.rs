@@ -1,7 +1,7 @@
-//! Who owns which field after a request: the verbs' way to `write::apply`.
+//! Field ownership (`managedFields`): connects the verbs to `write::apply`.
 //!
-//! Fields are owned in the version of the request, so an object that is stored in another form is shown in the
-//! request's before its owners are written down.
+//! Fields are owned in the version of the request, so that an object stored in another form is converted to the request's version before
+//! ownership is computed.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::write::apply::{self, Context, Reset, scale};
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Runs `work` with what managed fields need to know of this request.
+/// Runs `work` with the managed-fields context of this request.
 fn with_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
     let resource = &call.resource;
     let subresource = if call.door.is_empty() { call.subresource.as_str() } else { call.door };
@@ -40,12 +40,12 @@ fn with_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<'_>) -
     })
 }
 
-/// The rows that show the same objects.
+/// Returns the resources that serve the same stored objects.
 fn same_kind<'a>(registry: &'a Registry, resource: &'a Resource) -> impl Iterator<Item = &'a Arc<Resource>> {
     registry.resources().iter().filter(|row| row.storage == resource.storage)
 }
 
-/// `object`, which is in `resource`'s version unless it names another, in the served version `api_version`.
+/// Converts `object`, which is in `resource`'s version unless it names another, to the served version `api_version`.
 fn in_version<'a>(
     resource: &Resource,
     rows: &[&'a Arc<Resource>],
@@ -61,7 +61,7 @@ fn in_version<'a>(
     Some((object, row.root()))
 }
 
-/// After a create, an update or a patch: the requester owns what it changed. Both objects are in stored form.
+/// Updates managed fields after a create, update or patch: the manager owns what it changed. Both objects are in stored form.
 pub fn update(call: &Call, live: Option<&Value>, new: &mut Value) {
     let manager = call.manager();
     if call.resource.is_custom() || !call.resource.is_view() {
@@ -78,7 +78,7 @@ pub fn update(call: &Call, live: Option<&Value>, new: &mut Value) {
     new["metadata"]["managedFields"] = viewed["metadata"]["managedFields"].take();
 }
 
-/// Runs `work` with what managed fields need to know of a request to `/scale`, whose object is a Scale.
+/// Runs `work` with the managed-fields context of a request to `/scale`, whose object is a Scale.
 fn with_scale_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<'_>) -> T) -> Result<T> {
     let ty = builtin::type_of("autoscaling", "v1", "Scale").ok_or_else(ApiError::no_such_resource)?;
     let convert = |object: &Value, version: &str| (version == SCALE_VERSION).then(|| (object.clone(), ty));
@@ -95,8 +95,8 @@ fn with_scale_context<T>(call: &Call, manager: &str, work: impl FnOnce(&Context<
     }))
 }
 
-/// After a change of a Scale: the parent's entries, given the live parent's and both Scales. `path` leads to the
-/// parent's replicas.
+/// Returns the parent's managed fields after a change of its Scale, given the parent's live state and both Scales. `path` is the path of
+/// the parent's replicas.
 pub fn update_scale(
     call: &Call,
     parent: &Value,
@@ -114,7 +114,7 @@ pub fn update_scale(
     Ok(scale::to_parent(before, after, &version, &paths))
 }
 
-/// Server-side apply of a Scale: the merged Scale, and the parent's entries.
+/// Server-side apply of a Scale; returns the merged Scale and the parent's managed fields.
 pub fn apply_scale(
     call: &Call,
     parent: &Value,

@@ -1,4 +1,4 @@
-//! The part of metadata that the server alone decides.
+//! Metadata fields that the server manages.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -10,10 +10,10 @@ use crate::error::{ApiError, Result};
 use crate::rules::Generation;
 use crate::schema::resources::Resource;
 
-/// The alphabet of generated suffixes: no vowels, nothing that looks like another sign.
+/// The alphabet of generated suffixes: no vowels and no characters that are easily confused.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Name, namespace and system fields of an object about to be created.
+/// Sets name, namespace and system fields of an object to be created.
 pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     place(call, object)?;
     let generation = rules_of(&call.resource).generation;
@@ -36,7 +36,7 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// Checks that an object belongs where the URL says, and writes the namespace into it.
+/// Checks that namespace and name match the URL, and sets the namespace.
 pub fn place(call: &Call, object: &mut Value) -> Result<()> {
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
@@ -50,7 +50,7 @@ pub fn place(call: &Call, object: &mut Value) -> Result<()> {
         }
         metadata["namespace"] = call.namespace.as_str().into();
     } else {
-        // Nobody is told: Kubernetes clears it in silence.
+        // Kubernetes clears it without an error.
         metadata.as_object_mut().expect("metadata is an object").remove("namespace");
     }
     if !call.name.is_empty() {
@@ -59,7 +59,7 @@ pub fn place(call: &Call, object: &mut Value) -> Result<()> {
     Ok(())
 }
 
-/// An object that is written to a URL must bear the name that stands there.
+/// Checks that the object's name is that of the URL.
 pub fn check_name(call: &Call, metadata: &Value) -> Result<()> {
     match metadata["name"].as_str().unwrap_or_default() {
         name if name == call.name => Ok(()),
@@ -74,7 +74,7 @@ pub fn check_name(call: &Call, metadata: &Value) -> Result<()> {
     }
 }
 
-/// `prefix` and five random signs; long prefixes are cut so that the whole fits a label.
+/// Returns `prefix` and five random characters; long prefixes are cut so that the result fits a label value.
 pub fn generated_name(prefix: &str) -> String {
     let mut end = prefix.len().min(58);
     while !prefix.is_char_boundary(end) {
@@ -82,20 +82,19 @@ pub fn generated_name(prefix: &str) -> String {
     }
     let random = Uuid::new_v4().into_bytes();
     let sign = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);
-    // Bytes 6 and 8 of a v4 UUID are not random throughout.
+    // Bytes 6 and 8 of a v4 UUID are not fully random.
     let suffix: String =
         [random[0], random[1], random[2], random[3], random[4]].into_iter().map(sign).collect();
     format!("{}{suffix}", &prefix[..end])
 }
 
-/// Carries over what an update can never change.
+/// Carries over the fields that an update can never change.
 pub fn keep_system_fields(new: &mut Value, old: &Value) {
     let metadata = new["metadata"].as_object_mut().expect("placed objects have metadata");
     for key in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "uid"] {
         let kept = &old["metadata"][key];
         let given = metadata.get(key).is_some_and(|value| !value.is_null() && value != "");
-        // What an object has from the start is no matter of opinion; a changed uid or a deletion that
-        // nobody asked for is left for the validation to refuse.
+        // These fields are restored silently, but a changed uid or an unrequested deletion is left for validation to refuse.
         let judged = match key {
             "uid" | "deletionGracePeriodSeconds" => given,
             "deletionTimestamp" => given && kept.is_null(),
@@ -113,10 +112,10 @@ pub fn keep_system_fields(new: &mut Value, old: &Value) {
     metadata.remove("selfLink");
 }
 
-/// Moves the generation on when the kind says that this change counts.
+/// Increments the generation if the change counts for the kind.
 pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
-    // Without a status subresource the status is content like any other.
+    // Without a status subresource, status counts as content.
     let differs = |new: &Value, old: &Value| {
         content_differs(new, old)
             || (resource.subresource("status").is_none() && new["status"] != old["status"])

@@ -1,7 +1,7 @@
-//! What each request does, once it is known who asks and that they may.
+//! API verbs, after authentication and authorization.
 //!
-//! `http` takes a request apart into a [`Call`], a verb answers it, `http` dresses the [`Answer`]. Reads
-//! never wait for writes; a write prepares outside any lock and repeats itself when it lost a race.
+//! `http` parses a request into a [`Call`], a verb returns an [`Answer`], and `http` encodes it. Reads never wait for writes; a write is
+//! prepared without locks and retried after a conflict.
 
 mod actor;
 mod body;
@@ -50,21 +50,21 @@ pub use convert::{Shown, differs, show, shown};
 pub use delete::Deletion;
 pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
 
-/// Warnings of one call; clients get fewer, see `http::respond`.
+/// Maximum number of recorded warnings per call; responses have fewer, see `http::respond`.
 const MOST_WARNINGS: usize = 200;
-/// How long a call may work on the pool.
+/// Time limit of a call on the pool.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// How many bytes a parsed and validated object takes for each byte of its text.
+/// Memory of a parsed and validated object per byte of its text.
 pub const EXPANSION: u64 = 16;
 
-/// One request about a resource.
+/// A resource request.
 pub struct Call {
     pub cluster: Cluster,
     pub verb: &'static str,
     pub resource: Arc<Resource>,
     /// Empty for the main resource.
     pub subresource: String,
-    /// The subresource through which a change of the main object came (`scale`), for managed fields.
+    /// The subresource through which the main object is changed (`scale`), for managed fields.
     pub door: &'static str,
     /// Empty for cluster-scoped resources, and for a list of all namespaces.
     pub namespace: String,
@@ -78,34 +78,34 @@ pub struct Call {
     pub content_type: Option<String>,
     pub body: Bytes,
     pub warnings: Mutex<Vec<String>>,
-    /// Whose CPU time it uses.
+    /// The flow that is charged for CPU time.
     pub flow: Option<Flow>,
-    /// For a call that runs on the pool.
+    /// Set for a call that runs on the pool.
     pub interrupt: Option<Interrupt>,
-    /// In which format it is refused.
+    /// Format of error responses.
     pub refusal_format: Format,
 }
 
-/// What a verb has to say.
+/// Result of a verb.
 pub enum Answer {
     /// A stored object, not yet converted to the request's version.
     Stored(u16, Arc<Object>),
-    /// A document as it is to be shown, of the resource's kind.
+    /// A document of the resource's kind, in the request's version.
     Document(u16, Value),
     /// The `Scale` of an object.
     Scale(Value),
-    /// A document of another kind (`Status`, a review): never shown as a Table row.
+    /// A document of another kind (`Status`, a review): never converted to a Table.
     Other(u16, Value),
     List(Page),
     Watch(Box<WatchStream>),
     Text(String),
-    /// Text that goes on.
+    /// Text that continues, as of a followed log.
     Stream(BoxStream<'static, Bytes>),
-    /// 204.
+    /// 204 without a body.
     Nothing,
 }
 
-/// A list, or a part of it.
+/// A list or a page of it.
 pub struct Page {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
@@ -132,8 +132,8 @@ impl Call {
         }
     }
 
-    /// Ends a call whose client is gone or whose time is up. To be called before each long step: reading, patching, admission,
-    /// validation, encoding. Nothing is written after it failed.
+    /// Returns an error if the client has disconnected or the deadline has passed. Call it before each long step: reading, patching,
+    /// admission, validation, encoding. Nothing is written after an error.
     pub fn check_interrupt(&self) -> Result<()> {
         let stopped = self.interrupt.as_ref().map_or(Ok(()), Interrupt::check);
         stopped.map_err(|_| ApiError::request_timeout(DEADLINE))
@@ -143,8 +143,8 @@ impl Call {
         ApiError::not_found(&self.resource.group, &self.resource.name, &self.name)
     }
 
-    /// The refusal of an object with these faults. A custom resource is named by what it calls itself; Events are
-    /// core ones, whichever group was asked.
+    /// The 422 error of an invalid object. A custom resource is named by its own `kind`; Events belong to the core group in both API
+    /// groups.
     fn invalid(&self, object: &Value, errors: impl Into<FieldErrors>) -> ApiError {
         let resource = &self.resource;
         let kind = object["kind"].as_str().filter(|_| resource.is_custom()).unwrap_or(&resource.kind);
@@ -154,7 +154,7 @@ impl Call {
         ApiError::invalid(group, kind, name.as_str().unwrap_or(&self.name), errors)
     }
 
-    /// What the rows of a Table carry besides their cells.
+    /// The option `includeObject`: the content of Table rows besides their cells.
     pub fn include(&self) -> Result<print::Include> {
         print::Include::parse(&self.query.include_object).ok_or_else(|| {
             let path = Path::new("includeObject");
@@ -173,7 +173,7 @@ impl Call {
         found.ok_or_else(|| self.not_found())
     }
 
-    /// The same request about another object of its kind.
+    /// Returns the same request for another object of the kind.
     fn about(&self, namespace: &str, name: &str) -> Self {
         Self {
             cluster: self.cluster.clone(),
@@ -197,7 +197,7 @@ impl Call {
         }
     }
 
-    /// A change of the main object that came through the subresource `door`.
+    /// Returns the call that changes the main object through the subresource `door`.
     fn main(&self, door: &'static str) -> Self {
         Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
     }
@@ -226,7 +226,7 @@ impl Call {
         }
     }
 
-    /// Who writes, for managed fields: the parameter, else the first word of the user agent.
+    /// The field manager: the query parameter, else the first part of the user agent.
     fn manager(&self) -> String {
         if !self.query.field_manager.is_empty() {
             return self.query.field_manager.clone();
@@ -237,8 +237,8 @@ impl Call {
     }
 }
 
-/// What keeps a cluster going is not refused by a storage budget: status, bindings and removals by the cluster's own components
-/// and its administrators, and the removal of a finalizer by anybody.
+/// Exempts writes that keep a cluster working from storage budgets: status, bindings and removals by platform components and
+/// administrators, and the removal of a finalizer by any user.
 fn allowance(level: Level, is_subresource: bool, change: Option<(&Value, &Value)>) -> Allowance {
     let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
     let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
@@ -251,7 +251,7 @@ fn allowance(level: Level, is_subresource: bool, change: Option<(&Value, &Value)
     }
 }
 
-/// Answers a call.
+/// Executes a call.
 pub async fn answer(call: &Call) -> Result<Answer> {
     if !call.subresource.is_empty() {
         return special::answer(call).await;
@@ -259,7 +259,7 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     if special::is_review(&call.resource) && !call.name.is_empty() {
         return Err(ApiError::no_such_resource());
     }
-    // A CRD that goes names fewer verbs than it still takes.
+    // A terminating CRD serves fewer verbs in discovery than it still accepts.
     if !call.resource.has_verb(call.verb) && !call.resource.is_custom() {
         return Err(ApiError::method_not_allowed());
     }

@@ -1,4 +1,4 @@
-//! Patching: the three patches, and server-side apply.
+//! The verb `patch`: three kinds of patches, and server-side apply.
 
 use std::io;
 
@@ -23,14 +23,14 @@ pub async fn patch(call: &Call) -> Result<Answer> {
     patch_then(call, |_| Ok(())).await
 }
 
-/// A patch whose result `finish` completes just before it is checked.
+/// Applies a patch; `finish` completes the result before it is validated.
 pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
     let kind = patch_kind(call)?;
     call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
     if kind == PatchKind::Apply {
         return apply_patch(call, &finish).await;
     }
-    call.live()?; // what is not there is missed before the patch is looked at
+    call.live()?; // a missing object is reported before errors in the patch
     let parsed = Parsed::read(call, kind)?;
     modify(call, |live| {
         let mut shown = live.clone();
@@ -57,7 +57,7 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
     .await
 }
 
-/// `document`, which is of the kind that `ty` describes, after the request's patch.
+/// Applies the request's patch to `document`, whose type is `ty`.
 pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
     let parsed = Parsed::read(call, kind)?;
     let mut value = parsed.apply(ty, document)?;
@@ -69,12 +69,12 @@ pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) 
     Ok(value)
 }
 
-/// Which patch the request's media type names.
+/// Returns the kind of patch of the request's media type.
 pub fn patch_kind(call: &Call) -> Result<PatchKind> {
     decode::body::patch_kind(call.content_type.as_deref(), call.resource.is_custom())
 }
 
-/// A patch that has been read, so that a repeated attempt need not read it again.
+/// A decoded patch, reused by retries.
 struct Parsed<'a> {
     kind: PatchKind,
     text: &'a str,
@@ -88,7 +88,7 @@ impl<'a> Parsed<'a> {
         Ok(Self { kind, text, decoded: decode::body::patch(kind, &call.body)? })
     }
 
-    /// What a refusal quotes: the patched document, or for a strategic merge the patch itself, as Go prints it.
+    /// The text that an error quotes: the patched document, or for a strategic merge the patch itself, as Go prints it.
     fn quoted(&self, patched: &Value) -> String {
         if self.kind == PatchKind::Strategic {
             return go::plain(&self.decoded.value);
@@ -100,7 +100,7 @@ impl<'a> Parsed<'a> {
         shown.to_string()
     }
 
-    /// What a strict reader refuses in the patch and in what it makes.
+    /// Returns the strict decoding errors of the patch and of its result.
     fn complaints(&self, unknown: &[String]) -> Vec<String> {
         let mut complaints = Vec::new();
         for (at, operation) in self.decoded.value.as_array().into_iter().flatten().enumerate() {
@@ -122,7 +122,7 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// Whether a document is larger than any that can be sent.
+/// Whether a document is larger than any request body may be.
 fn is_too_large(document: &Value) -> bool {
     struct Left(usize);
 
@@ -160,7 +160,7 @@ async fn apply_patch(call: &Call, finish: &impl Fn(&mut Value) -> Result<()>) ->
     Err(stale(call))
 }
 
-/// Applies to an object that is there.
+/// Applies to an existing object.
 async fn apply_to_live(
     call: &Call,
     body: &Value,
@@ -178,7 +178,7 @@ async fn apply_to_live(
     .await
 }
 
-/// Says which keys come twice in an applied body.
+/// Reports duplicate keys in an applied body.
 fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
     match call.query.field_validation.as_str() {
         "Strict" if !duplicates.is_empty() => {
@@ -192,7 +192,7 @@ fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// An apply on nothing creates.
+/// Applies to a missing object, which creates it.
 async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
     if let Some(uid) = body["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         let why = format!(
@@ -205,7 +205,7 @@ async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
     create::insert(call, object, |_, _| {}).await
 }
 
-/// The merged object in stored form; what the server adds from here on belongs to nobody.
+/// Returns the merged object in stored form. Fields that the server sets from here on have no manager.
 fn completed(call: &Call, body: &Value, merged: Value) -> Result<Value> {
     call.check_interrupt()?;
     let mut object = accept(call, merged, |_| Vec::new(), Origin::Apply(body))?;

@@ -1,6 +1,6 @@
-//! What only pods can: be bound to a node, and (here) say that no process runs in them.
+//! Subresources of pods: `binding`, and those that need a process, which is never simulated.
 //!
-//! Elsewhere: eviction (`super::evict`), logs (`super::logs`).
+//! See also: eviction (`super::evict`), logs (`super::logs`).
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::store::Object;
 
-/// 501 for everything that needs a process.
+/// The 501 error of subresources that need a process.
 pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
     let asked = call.query.get("container").filter(|name| !name.is_empty()).map(str::to_owned);
     let first = || object.value()["spec"]["containers"][0]["name"].as_str().map(str::to_owned);
@@ -33,7 +33,7 @@ pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
     })
 }
 
-/// Puts a pod on a node.
+/// Binds a pod to a node.
 pub async fn bind(call: &Call) -> Result<Answer> {
     let binding = decode_as(call, "core.Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
@@ -83,7 +83,7 @@ pub async fn bind(call: &Call) -> Result<Answer> {
     ))
 }
 
-/// What a pod can be bound to. Nobody made these complaints a 422.
+/// Validates the target of a binding. In Kubernetes these errors are not a 422.
 fn check_target(target: &Value) -> Result<()> {
     let path = Path::new("target");
     let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! Reading: one object, or a collection in pages.
+//! The verbs `get` and `list`, with pagination.
 
 use super::select::{MOST_COMPARISONS, Selection};
 use super::{Answer, Call, Page};
@@ -10,7 +10,7 @@ use crate::store::{ListPage, ListStart, Object, Store};
 
 pub fn get(call: &Call) -> Result<Answer> {
     let unreadable = |error: ApiError| {
-        // Only lists and watches call it the client's mistake.
+        // Only lists and watches report it as a client error.
         ApiError::new(500, "", error.message.trim_start_matches("invalid resource version: "))
     };
     if let Some(version) = parse_version(&call.query.resource_version).map_err(unreadable)? {
@@ -25,7 +25,7 @@ pub async fn list(call: &Call) -> Result<Answer> {
     page(call, &selection).await.map(Answer::List)
 }
 
-/// What a list shows: the newest state, an exact earlier one, or the next page of one that was begun.
+/// Returns the page of a list: of the newest state, of an exact version, or the next one of a continue token.
 pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let query = &call.query;
     let store = call.cluster.store();
@@ -45,20 +45,20 @@ pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
         let all = call.resource.namespaced && namespace.is_none();
         let token = ContinueToken::decode(&query.continue_token, all)
             .map_err(|why| ApiError::bad_request(format!("invalid continue token: {why}")))?;
-        // A token without a version goes on with whatever there is now.
+        // A token without a version continues in the newest state.
         let version = u64::try_from(token.version).ok();
         begun = Some(token);
         version
     };
     let start = begun.as_ref().map(|token| ListStart {
-        // Within one namespace a token's key is the name alone.
+        // With a namespace in the request, a token's key is the name alone.
         namespace: namespace.unwrap_or(&token.namespace).into(),
         name: token.name.as_str().into(),
         is_after: token.after,
     });
-    // Any version at all is answered from memory, where pages save nothing.
+    // `resourceVersion=0` is answered from memory without pages.
     let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
-    // A selector may have to look at everything.
+    // With a selector, all objects may have to be compared.
     let most = limit.filter(|_| selection.is_everything());
     let part = store.part(storage, namespace, version, start.as_ref(), most).map_err(|_| match &begun {
         Some(token) => expired_page(token),
@@ -67,7 +67,7 @@ pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
     Ok(cut(part, selection, limit).await)
 }
 
-/// At most `limit` selected objects of a part, and where the next page begins.
+/// Returns at most `limit` selected objects of a part, with the continue token.
 async fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Page {
     let ListPage { version, objects: of_part, remaining } = part;
     let is_full = |objects: &Vec<_>| limit.is_some_and(|limit| objects.len() >= limit);
@@ -86,7 +86,7 @@ async fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Pag
             objects.push(object);
         }
     }
-    // Kubernetes says how many remain only where it need not look at them.
+    // Kubernetes reports the remaining count only for lists without selectors.
     let remaining =
         Some(remaining).filter(|&count| count > 0 && selection.is_everything() && is_full(&objects));
     let last = objects.last().filter(|_| more || remaining.is_some());
@@ -109,7 +109,7 @@ fn expired_page(token: &ContinueToken) -> ApiError {
     error
 }
 
-/// `None` for an empty text; 0 means any version.
+/// Parses a `resourceVersion`: `None` if empty; 0 means any version.
 pub fn parse_version(text: &str) -> Result<Option<u64>> {
     if text.is_empty() {
         return Ok(None);

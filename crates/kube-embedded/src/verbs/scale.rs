@@ -1,4 +1,4 @@
-//! `/scale`: how many, without knowing what.
+//! The subresource `scale`.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use crate::print;
 use crate::schema::builtin;
 use crate::write::apply::scale::with_entries;
 
-/// Where a kind keeps its counts.
+/// Paths of a kind's replica counts and selector.
 struct Paths {
     replicas: String,
     status_replicas: String,
@@ -73,11 +73,11 @@ fn dress(call: &Call, answer: Answer) -> Result<Answer> {
     Ok(Answer::Scale(scale_of(call, &value)?))
 }
 
-/// The parent with the count that `scale` asks for.
+/// Returns the parent with the replicas of `scale`.
 fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Value> {
     let replicas = wanted_replicas(call, scale)?;
     let path = paths(call).replicas;
-    // A parent that does not say how many has no Scale to show, but may be told.
+    // A parent without replicas has no Scale to read, but can be scaled.
     let shown = scale_or_zero(call, live);
     let mut new = shown.clone();
     new["spec"] = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
@@ -98,7 +98,7 @@ fn changed(call: &Call, live: &Value, scale: &Value) -> Result<Value> {
 
 fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    // What a custom resource may have is a matter of its own validation.
+    // Custom resources have their own validation.
     if replicas < 0 && !call.resource.is_custom() {
         let error =
             FieldError::invalid(&Path::new("spec.replicas"), replicas, "must be greater than or equal to 0");
@@ -107,7 +107,7 @@ fn wanted_replicas(call: &Call, scale: &Value) -> Result<i64> {
     Ok(replicas)
 }
 
-/// Server-side apply of a Scale owns its one field in the parent.
+/// Server-side apply of a Scale: the manager owns the parent's replicas field.
 fn applied(call: &Call, live: &Value) -> Result<Value> {
     let body = body::patch(PatchKind::Apply, &call.body)?.value;
     let path = paths(call).replicas;
@@ -119,7 +119,7 @@ fn applied(call: &Call, live: &Value) -> Result<Value> {
     Ok(object)
 }
 
-/// The Scale that an object shows.
+/// Returns the Scale of an object.
 fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
     let path = paths(call).replicas;
     if call.resource.is_custom() && find(parent, &path).is_null() {
@@ -129,7 +129,7 @@ fn scale_of(call: &Call, parent: &Value) -> Result<Value> {
     Ok(scale_or_zero(call, parent))
 }
 
-/// The same, where an object that does not say how many has none.
+/// Returns the Scale of an object, with 0 if its replicas are unset.
 fn scale_or_zero(call: &Call, parent: &Value) -> Value {
     let paths = paths(call);
     let mut metadata = Map::new();

@@ -1,6 +1,6 @@
-//! Which objects of a collection a request is about.
+//! Selection of objects of a collection by namespace, name, labels and fields.
 //!
-//! Who compares many objects with a [`Selection`] adds up [`Selection::cost_of`] and yields after [`MOST_COMPARISONS`].
+//! Callers that compare many objects with a [`Selection`] add up [`Selection::cost_of`] and yield after [`MOST_COMPARISONS`].
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::selector::fields::{Selected, fields_of};
 use crate::selector::{FieldSelector, Labels};
 use crate::store::Object;
 
-/// Comparisons between which other requests of the same thread run: less than a millisecond.
+/// Comparisons before a task yields: less than a millisecond.
 pub const MOST_COMPARISONS: usize = 10_000;
-/// Parsing so many bytes of an object takes as long as a comparison.
+/// Parsing this many bytes of an object takes as long as one comparison.
 const BYTES_PER_COMPARISON: usize = 64;
 
-/// The selectors of a list, a watch or the deletion of a collection.
+/// The selectors of a `list`, `watch` or `deletecollection`.
 pub struct Selection {
     resource: Arc<Resource>,
-    /// `selectableFields` of a custom resource, without the first dot.
+    /// `selectableFields` of a custom resource, without the leading dot.
     custom: Option<Vec<Box<str>>>,
     labels: Labels,
     fields: FieldSelector,
-    /// A watch of one object by its path.
+    /// The name in the path of a watch of one object.
     name: Option<String>,
     pub namespace: Option<String>,
 }
@@ -49,12 +49,12 @@ impl Selection {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// The number of requirements of both selectors.
+    /// Number of requirements of both selectors.
     pub fn size(&self) -> usize {
         self.labels.size().saturating_add(self.fields.size())
     }
 
-    /// About how many comparisons [`Self::matches`] takes.
+    /// Estimated number of comparisons of [`Self::matches`].
     pub fn cost_of(&self, object: &Object) -> usize {
         let parsed = if self.fields.reads_objects() { object.bytes.len() / BYTES_PER_COMPARISON } else { 0 };
         self.size().saturating_add(parsed).saturating_add(1)
@@ -72,7 +72,7 @@ impl Selection {
     fn matches_fields(&self, object: &Object) -> bool {
         match &self.custom {
             Some(paths) => self.fields.matches_custom(object, paths),
-            // Both kinds of Events are kept as the core one.
+            // Events of both API groups are stored as core Events.
             None => self.fields.matches_object(object, |value| {
                 let group =
                     if self.resource.name.as_ref() == "events" { "" } else { self.resource.group.as_ref() };

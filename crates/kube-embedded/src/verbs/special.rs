@@ -1,4 +1,4 @@
-//! Subresources, and the kinds that are questions: which door leads where.
+//! Dispatch of subresources and review kinds.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::admission::{self, Operation, nodes};
 use crate::error::{ApiError, Result};
 use crate::schema::resources::Resource;
 
-/// Answers a call to a subresource.
+/// Executes a call of a subresource.
 pub async fn answer(call: &Call) -> Result<Answer> {
     let Some(door) = call.resource.subresource(&call.subresource) else {
         return Err(if call.resource.is_custom() { call.not_found() } else { ApiError::no_such_resource() });
@@ -41,21 +41,21 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     }
 }
 
-/// Kinds that are asked, not stored.
+/// Whether the kind is a review, which is answered and not stored.
 pub fn is_review(resource: &Resource) -> bool {
     matches!(&*resource.group, "authentication.k8s.io" | "authorization.k8s.io")
 }
 
-/// The bytes of the rules that a review lists, or that are compared before a role or binding is written.
+/// Size of the rules that a review lists, or that are compared before a role or binding is written.
 pub fn rules_weight(call: &Call) -> usize {
-    /// What is beyond is neither listed nor compared.
+    /// Limit beyond which rules are neither listed nor compared.
     const MOST: usize = 1 << 20;
     let authorizer = call.cluster.authorizer();
     let is_reviewed = call.resource.kind.as_ref() == "SelfSubjectRulesReview" && call.verb == "create";
     let is_granted = call.resource.group.as_ref() == RBAC_GROUP
         && matches!(call.verb, "create" | "update" | "patch")
         && !call.user.in_group(MASTERS);
-    // A larger body is weight enough.
+    // A larger body already runs on the pool.
     if !(is_reviewed || is_granted) || call.body.len() > call.cluster.inline_bytes() {
         return 0;
     }
@@ -70,13 +70,13 @@ pub fn rules_weight(call: &Call) -> usize {
     held.saturating_add(wanted).min(MOST)
 }
 
-/// The object in the body, empty if it cannot be read. `None` for a body that is not JSON: reading one can take long.
+/// Reads the object in the body; null if it is invalid. `None` for a body that is not JSON, whose decoding can take long.
 fn json_body(call: &Call) -> Option<Value> {
     let is_json = call.content_type.as_deref().is_none_or(|media| media.starts_with("application/json"));
     is_json.then(|| body::read(call).unwrap_or_default())
 }
 
-/// The size of the role to which a binding refers, which a patch cannot change. `None` for a body that is not JSON.
+/// Size of the role to which a binding refers, which a patch cannot change. `None` for a body that is not JSON.
 fn bound_role_bytes(call: &Call) -> Option<usize> {
     let binding = if call.verb == "patch" {
         let live = call.live().ok().filter(|live| live.bytes.len() <= call.cluster.inline_bytes());
@@ -121,7 +121,7 @@ fn token(call: &Call) -> Result<Answer> {
     Ok(Answer::Other(201, answer))
 }
 
-/// Approving and signing need more than the right to write.
+/// Approval and signing need permissions beyond that for the update.
 async fn change_csr(call: &Call) -> Result<Answer> {
     let change = |object: &mut Value| csr::change(&call.cluster, &call.user, &call.subresource, object);
     if call.verb == "update" {

@@ -1,7 +1,7 @@
-//! Changing an object: what replacing, patching and applying have in common, and replacing itself.
+//! The verb `update`, and the write path that updates, patches and applies share.
 //!
-//! A change is computed from the newest state and stored only if that is still the newest; if it is not, the
-//! change is computed again, unless the client said which version it meant.
+//! A change is computed from the newest state and committed only if that is still the newest. After a conflict the change is computed
+//! again, unless the client set a `resourceVersion`.
 
 use serde_json::Value;
 
@@ -16,14 +16,14 @@ use crate::rules::{self, conduct};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
-/// How often a change that lost the race is computed again.
+/// Maximum number of attempts after conflicts.
 pub const TRIES: usize = 20;
 
 pub async fn replace(call: &Call) -> Result<Answer> {
     replace_then(call, |_| Ok(())).await
 }
 
-/// A replacement that `finish` completes just before it is checked.
+/// Replaces an object; `finish` completes it before it is validated.
 pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
     call.query.check_write("UpdateOptions", None)?;
     let mut object = body::read(call)?;
@@ -47,15 +47,14 @@ pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>
     Err(stale(call))
 }
 
-/// The object appeared while it was created, or went while it was changed: the request is to be answered by what is
-/// there now.
+/// Whether the object appeared during its creation, or disappeared during its change, so that the request must be handled again.
 pub fn lost_race(call: &Call, existed: bool, answer: &Result<Answer>) -> bool {
     let Err(error) = answer else { return false };
     let expected = if existed { "NotFound" } else { "AlreadyExists" };
     error.reason == expected && call.exists() != existed
 }
 
-/// Replaces an object that is there.
+/// Replaces an existing object.
 async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
     modify(call, |live| {
         let mut object = object.clone();
@@ -63,7 +62,7 @@ async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Res
         if matches!(version, "" | "0") && conduct::is_conditional(&call.resource) {
             let path = Path::new("metadata.resourceVersion");
             let error = FieldError::invalid(&path, 0, "must be specified for an update");
-            // This one message names the resource where all others name the kind.
+            // This message names the resource where all others name the kind.
             return Err(ApiError::invalid(&call.resource.group, &call.resource.name, &call.name, &[error]));
         }
         take_part(call, &mut object, live);
@@ -74,8 +73,8 @@ async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Res
     .await
 }
 
-/// Computes a change from the newest state with `make` (the object in stored form, with its managed fields), checks
-/// it and stores it.
+/// Computes a change from the newest state with `make` (which returns the object in stored form, with its managed fields), validates and
+/// commits it.
 pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
     for _ in 0..TRIES {
         call.check_interrupt()?;
@@ -125,8 +124,8 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
         };
         match committed {
             Ok(answer) => return Ok(answer),
-            // Somebody was faster, with the object or with a quota. Whoever meant the version before will be told so
-            // by the next attempt.
+            // A concurrent write changed the object or a quota. If the client set a `resourceVersion`, the next attempt returns the
+            // conflict.
             Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
             Err(CommitError::OverBudget(why)) => {
                 return Err(ApiError::over_budget(
@@ -148,7 +147,7 @@ pub fn stale(call: &Call) -> ApiError {
     ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
 }
 
-/// The write was meant for an object of this name that is gone.
+/// The conflict of a write whose uid precondition names an earlier object of the same name.
 pub fn other_object(call: &Call, meant: &str, found: &str) -> ApiError {
     let root = if call.query.is_dry_run() { "" } else { "/registry" };
     let place = conduct::storage_path(&call.resource, &call.namespace, &call.name);
@@ -159,7 +158,7 @@ pub fn other_object(call: &Call, meant: &str, found: &str) -> ApiError {
     ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why)
 }
 
-/// Refuses a change that was meant for another version, or by a PUT for another object.
+/// Checks the preconditions `resourceVersion`, and for a PUT `uid`.
 fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let uid = text("uid");
@@ -179,7 +178,7 @@ fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()>
     }
 }
 
-/// Nothing holds a deleted object any more.
+/// Whether a terminating object has no finalizers and no grace period left.
 fn is_finished(resource: &crate::schema::resources::Resource, object: &Value) -> bool {
     let metadata = &object["metadata"];
     let held = metadata["finalizers"].as_array().is_some_and(|list| !list.is_empty());
@@ -190,7 +189,7 @@ fn is_finished(resource: &crate::schema::resources::Resource, object: &Value) ->
     !metadata["deletionTimestamp"].is_null() && !held && !graceful && !namespace_held
 }
 
-/// Restricts a change to what the door (main resource, `/status`, ...) may change; the rest is the old state.
+/// Restricts a change to the fields that the endpoint (main resource, `/status`, ...) may change; other fields keep the old state.
 pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
     match call.subresource.as_str() {
         "" if call.resource.subresource("status").is_some() => {
@@ -207,7 +206,7 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
                     whole["metadata"].as_object_mut().expect("stored objects have metadata").remove(*key);
                 }
             }
-            // A kubelet that says nothing about it does not change a pod's class.
+            // A status update without a QoS class keeps the pod's class.
             let class = &old["status"]["qosClass"];
             if call.resource.kind.as_ref() == "Pod"
                 && whole["status"]["qosClass"].is_null()

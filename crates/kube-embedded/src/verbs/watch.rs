@@ -1,13 +1,13 @@
-//! Following a collection: a stream of events, one JSON document a line.
+//! The verb `watch`: a stream of events, one JSON document per line.
 //!
-//! A watch is a cursor into the store's history. What leaves the selection is told as DELETED with its last
-//! selected content, what enters it as ADDED. Always true: a stream never skips a change; where history no
-//! longer holds the next one, it says so (410) and ends. One of custom resources ends when their CRD changes.
+//! A watch is a cursor into the store's history. An object that leaves the selection is sent as DELETED with its last selected content, one
+//! that enters it as ADDED. A watch of custom resources ends when their CRD changes.
 //!
-//! The state at the beginning is read page by page as the client takes it, and events are encoded one at a time: a watch
-//! whose client does not read holds one page, and what it holds counts against the user's share of memory. Pages may
-//! be of different versions; events that a page already shows are left out, and the bookmark that ends the initial
-//! events is sent when all have caught up with the last page.
+//! Invariant: a stream never skips a change. If history no longer contains the next change, the stream sends the error 410 and ends.
+//!
+//! The initial state is read page by page as the client takes it, and events are encoded one at a time: a watch whose client does not read
+//! uses the memory of one page, which is charged to the user's share. Pages may have different versions. Events that a page already
+//! includes are left out, and the bookmark that ends the initial events is sent after the stream has caught up with the last page.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -37,19 +37,19 @@ use crate::schema::resources::Resource;
 use crate::store::{Event, EventKind, ListPage, ListStart, Object, TooOld, Watch};
 
 const BOOKMARK_EVERY: Duration = Duration::from_secs(55);
-/// As long as the longest default of Kubernetes.
+/// The longest default of Kubernetes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
-/// Whatever the client asks for.
+/// Upper bound of the requested timeout.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
-/// A page of the initial state: at most so many objects and, but for one, bytes.
+/// Maximum size of a page of the initial state in objects and bytes; a page has at least one object.
 const PAGE_OBJECTS: usize = 500;
 const PAGE_BYTES: usize = 1 << 20;
-/// Covered by what every watch reserves when it is opened.
+/// Memory that every watch reserves when it is opened.
 pub const BASE_BYTES: u64 = 64 << 10;
-/// Reserved for each requirement of the selectors. It bounds the comparisons that all watches of a user take for each event, too.
+/// Memory reserved per selector requirement. This also bounds the comparisons of all watches of a user per event.
 const REQUIREMENT_BYTES: u64 = 1 << 10;
 
-/// An open watch; ask it for [`WatchStream::next`] until it ends.
+/// An open watch; call [`WatchStream::next`] until it ends.
 #[expect(clippy::struct_excessive_bools, reason = "independent options and states of one watch")]
 pub struct WatchStream {
     cluster: Cluster,
@@ -60,25 +60,24 @@ pub struct WatchStream {
     bookmarks: bool,
     cursor: Watch,
     redefinitions: watch::Receiver<()>,
-    /// The newest version that the client knows about or need not.
+    /// The newest version that the client has received or need not receive.
     seen: u64,
     initial: Initial,
-    /// Whether the end of the initial events is announced.
+    /// Whether a bookmark marks the end of the initial events.
     announces_end: bool,
-    /// Versions of the pages of the initial state, until the events have caught up with the last of them.
+    /// Versions of the pages of the initial state, until the stream has caught up with the last page.
     pages: Pages,
-    /// What is encoded next.
+    /// Changes to be encoded next.
     pending: VecDeque<Pending>,
-    /// For `pending`, beyond [`BASE_BYTES`].
+    /// Reservation for `pending` beyond [`BASE_BYTES`].
     reserved: Option<Reserved>,
-    /// For `selection`.
+    /// Reservation for `selection`.
     reserved_for_selection: Option<Reserved>,
     /// Comparisons since the stream yielded.
     compared: usize,
     payer: Option<(Level, Flow)>,
     ready: VecDeque<Bytes>,
-    /// What may end the stream or fall due is waited for over its whole life: to begin anew after each event would
-    /// cost every watcher more than the event.
+    /// These futures live as long as the stream: creating them again for each event would cost every watcher more than the event.
     stopping: BoxFuture<'static, ()>,
     deadline: Pin<Box<Sleep>>,
     next_bookmark: Pin<Box<Sleep>>,
@@ -86,22 +85,22 @@ pub struct WatchStream {
     ended: bool,
 }
 
-/// How far the state at the beginning has been told.
+/// Progress of the initial state.
 enum Initial {
-    /// The next page begins here.
+    /// The next page starts here.
     Page(Option<ListStart>),
-    /// All pages are told; events up to this version, that of the last page, are not.
+    /// All pages are sent; events up to this version, that of the last page, are not.
     CatchUp(u64),
     Done,
 }
 
-/// Something to be encoded.
+/// A change to be encoded.
 enum Pending {
     Added(Arc<Object>),
     Event(Event),
 }
 
-/// Up to which version the pages of the initial state show their objects.
+/// The end of each page of the initial state, and its version.
 #[derive(Default)]
 struct Pages(Vec<(Option<ObjectKey>, u64)>);
 
@@ -118,7 +117,7 @@ impl Pages {
         }
     }
 
-    /// Whether the page with the object shows it as it was at `version` or later.
+    /// Whether the page that covers the object includes its state at `version` or later.
     fn show(&self, object: &Object, version: u64) -> bool {
         let at = (&object.namespace, &object.name);
         let is_before =
@@ -128,13 +127,13 @@ impl Pages {
     }
 }
 
-/// Opens a watch, with the current state first where the request asks for it.
+/// Opens a watch, with the current state first if the request asks for it.
 pub fn open(call: &Call) -> Result<WatchStream> {
     check_watch_options(&call.query)?;
     let selection = Selection::of(call)?;
     let store = call.cluster.store();
     let asked = parse_version(&call.query.resource_version).map_err(|error| {
-        // Where a list answers 400, a watch of the same answers 500.
+        // Unlike a list, which returns 400, a watch returns 500.
         let message = error.message.trim_start_matches("invalid resource version: ").to_owned();
         ApiError::new(500, "", message)
     })?;
@@ -148,7 +147,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
     let redefinitions = call.cluster.redefinitions();
     let (cursor, too_old) = match store.watch(&call.resource.storage, from) {
         Ok(cursor) => (cursor, None),
-        // The stream still opens: the refusal is its only event.
+        // The stream still opens: the error is its only event.
         Err(old) => (store.follow(&call.resource.storage, Some("")).1, Some(old)),
     };
     let mut stream = WatchStream {
@@ -185,7 +184,7 @@ pub fn open(call: &Call) -> Result<WatchStream> {
 }
 
 impl WatchStream {
-    /// Charges what the stream holds to a user, from the first page on.
+    /// Charges the memory of the stream to a flow, from the first page on.
     pub fn charge(&mut self, level: Level, flow: Flow) -> Result<(), Rejected> {
         self.payer = Some((level, flow));
         let of_selection = (self.selection.size() as u64).saturating_mul(REQUIREMENT_BYTES);
@@ -203,7 +202,7 @@ impl WatchStream {
         Ok(())
     }
 
-    /// The next line, or the end.
+    /// Returns the next line; `None` at the end.
     pub async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.ready.pop_front() {
@@ -230,7 +229,7 @@ impl WatchStream {
                     self.catch_up(version);
                 } else {
                     self.take_page();
-                    // A selector may leave out page after page.
+                    // A selector may exclude page after page.
                     self.compared = 0;
                     tokio::task::yield_now().await;
                 }
@@ -252,7 +251,7 @@ impl WatchStream {
                 events = self.cursor.next() => self.take(events),
                 Ok(()) = self.redefinitions.changed(), if self.resource.is_custom() => {
                     if !self.is_still_served() {
-                        // What happened before is still told.
+                        // Earlier changes are still sent.
                         if let Some(events) = self.cursor.next().now_or_never() {
                             self.take(events);
                         }
@@ -263,7 +262,7 @@ impl WatchStream {
         }
     }
 
-    /// Whether the stream's time is up or the server stops, for a client that is still busy with the initial state.
+    /// Whether the timeout has passed or the server stops, for a client that still reads the initial state.
     fn is_over(&mut self) -> bool {
         self.deadline.deadline() <= Instant::now() || (&mut self.stopping).now_or_never().is_some()
     }
@@ -272,7 +271,7 @@ impl WatchStream {
         let Initial::Page(start) = &self.initial else { return };
         let (storage, namespace) = (&self.resource.storage, self.selection.namespace.as_deref());
         let store = self.cluster.store();
-        // The objects of a page are compared at once.
+        // All objects of a page are compared without yielding.
         let most = (MOST_COMPARISONS / self.selection.size().max(1)).clamp(1, PAGE_OBJECTS);
         let part = store.part(storage, namespace, None, start.as_ref(), Some(most));
         let ListPage { version, mut objects, remaining } = match part {
@@ -282,7 +281,7 @@ impl WatchStream {
         if self.pages.0.is_empty()
             && let Ok(cursor) = store.watch(storage, version)
         {
-            // Nothing has been told yet: the events begin behind the first page.
+            // Nothing has been sent yet: the events start after the first page.
             (self.cursor, self.seen) = (cursor, version);
         }
         let mut bytes = 0;
@@ -307,7 +306,7 @@ impl WatchStream {
         }
     }
 
-    /// Tells what happened to the pages that were told before the last one, and announces the end.
+    /// Sends changes of pages before the last one, then the end of the initial events.
     fn catch_up(&mut self, version: u64) {
         if self.seen < version
             && let Some(events) = self.cursor.next().now_or_never()
@@ -334,7 +333,7 @@ impl WatchStream {
         }
     }
 
-    /// Reserves the memory of what is about to be pending; without it the watch ends.
+    /// Reserves the memory of the next pending changes; if refused, the watch ends with an error.
     fn reserve(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         let Some((level, flow)) = self.payer.filter(|_| bytes > BASE_BYTES) else { return true };
@@ -350,14 +349,14 @@ impl WatchStream {
         }
     }
 
-    /// Whether the CRD still says what it said when the watch was opened.
+    /// Whether the CRD still defines the resource as it did when the watch was opened.
     fn is_still_served(&self) -> bool {
         let (registry, row) = (self.cluster.registry(), &self.resource);
         let now = registry.get(&row.group, &row.version, &row.name).and_then(|now| now.custom.as_ref());
         now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.is_defined_as(then))
     }
 
-    /// What the client is told, if anything.
+    /// Returns the event type and object to send, if any.
     fn change(&mut self, pending: Pending) -> Option<(&'static str, Arc<Object>)> {
         let event = match pending {
             Pending::Added(object) => return Some(("ADDED", object)),
@@ -380,7 +379,7 @@ impl WatchStream {
         }
     }
 
-    /// Prints the next event. Only the first one says what the columns of a Table are.
+    /// Returns the printer of the next event. Only the first one includes the columns of a Table.
     fn printer(&mut self) -> EventPrinter {
         let headers = !std::mem::replace(&mut self.columns_sent, true);
         EventPrinter {
@@ -392,7 +391,7 @@ impl WatchStream {
         }
     }
 
-    /// Encodes an event: a large one that is not sent as it is stored on the pool.
+    /// Encodes an event. A large event that is not sent as stored is encoded on the pool.
     async fn push(&mut self, kind: &'static str, object: Arc<Object>) {
         let (printer, bytes) = (self.printer(), object.bytes.len());
         let Some((_, flow)) =
@@ -406,7 +405,7 @@ impl WatchStream {
         match self.cluster.pool().run(flow, expanded, super::DEADLINE, work).await {
             Ok(line) => self.ready.push_back(line),
             Err(error) => {
-                // Nothing may follow an event that is left out.
+                // No event may follow one that was lost.
                 self.pending.clear();
                 self.fail(&ApiError::from_work(&error));
             }
@@ -436,25 +435,25 @@ impl WatchStream {
         self.fail(&ApiError::expired(message));
     }
 
-    /// Ends the stream with this error.
+    /// Ends the stream with an error event.
     fn fail(&mut self, error: &ApiError) {
         self.ready.push_back(frame("ERROR", &Shown::Value(error.status())));
         self.ended = true;
     }
 }
 
-/// What is needed to print an event, wherever that is done.
+/// Encoder of one event, usable from any thread.
 struct EventPrinter {
     resource: Arc<Resource>,
     view: View,
     include: print::Include,
-    /// Whether a Table says what its columns are.
+    /// Whether a Table includes its column definitions.
     headers: bool,
     now: jiff::Timestamp,
 }
 
 impl EventPrinter {
-    /// Whether the object is sent as it is stored.
+    /// Whether the object is sent as stored.
     fn is_copied(&self, object: &Object) -> bool {
         let is_whole = matches!(self.view, View::Whole | View::Discovery(_));
         is_whole && !differs(&self.resource, object)

@@ -1,7 +1,7 @@
-//! Estimates of the work of a call: calls above [`crate::cluster::Config::inline_bytes`] run on the pool.
+//! Cost estimates of calls: calls above [`crate::cluster::Config::inline_bytes`] run on the pool.
 //!
-//! The estimate is pessimistic and made before anything is decoded. Small bodies may cause much work: JSON patches copy and shift
-//! what is stored, aliases repeat parts of a YAML document.
+//! The estimate is pessimistic and made before decoding. Small bodies may cause much work: JSON patches copy and shift parts of stored
+//! objects, aliases repeat parts of a YAML document.
 
 use super::{Call, special};
 use crate::decode::yaml;
@@ -9,17 +9,17 @@ use crate::http::negotiate::Representation;
 use crate::http::service::BODY_LIMIT;
 use crate::write::json_patch::Operations;
 
-/// An operation of a JSON patch may shift each element of a list, or visit each value of the document. That costs so much less
-/// than to decode and to validate it.
+/// An operation of a JSON patch may shift each element of a list, or visit each value of the document. That is cheaper than decoding and
+/// validating it by this factor.
 const SHIFT_DIVISOR: usize = 8;
-/// Work without memory counts for at most so much: it waits for the pool as larger work does, and is not too large for it.
+/// Upper bound of work that uses no memory: it waits for the pool like larger work, and never exceeds its capacity.
 const MAX_STEPS_WEIGHT: usize = 1 << 20;
-/// Metadata of an object of a collection that is deleted.
+/// Bytes counted per object of a deleted collection, for its metadata.
 const METADATA: usize = 512;
 
 impl Call {
-    /// The bytes that this call may have to read, parse and print at once. Lists, watches and deletions of collections take their
-    /// objects one by one, the large ones on the pool.
+    /// Bytes that this call may have to read, parse and print at once. Lists, watches and deletions of collections process objects one by
+    /// one, the large ones on the pool.
     pub fn weight(&self) -> usize {
         let is_of_one = !self.name.is_empty() && self.verb != "watch";
         let is_sent_as_stored = self.verb == "get" && self.representation == Representation::default();
@@ -33,8 +33,8 @@ impl Call {
         sent.saturating_add(amplification(self.content_type.as_deref(), &self.body, stored))
     }
 
-    /// The cost of deleting a collection: objects are removed one after the other, so that the largest one counts whole and
-    /// each of the others as its metadata.
+    /// Cost of deleting a collection: objects are deleted one by one, so that the largest one counts in full and each of the others as its
+    /// metadata.
     fn collection_weight(&self) -> usize {
         let namespace = Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty());
         let objects = self.cluster.store().list(&self.resource.storage, namespace).objects;
@@ -42,14 +42,14 @@ impl Call {
         objects.len().saturating_mul(METADATA).min(MAX_STEPS_WEIGHT).saturating_add(largest)
     }
 
-    /// The size of the object that this call is about.
+    /// Size of the stored object of this call.
     pub fn stored_size(&self) -> usize {
         let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
         found.map_or(0, |object| object.bytes.len())
     }
 }
 
-/// What a body may cost beyond its size and that of the stored object.
+/// Cost of a body beyond its size and that of the stored object.
 fn amplification(content_type: Option<&str>, body: &[u8], stored: usize) -> usize {
     let media = content_type.unwrap_or_default().to_ascii_lowercase();
     if media.contains("json-patch") {
@@ -58,7 +58,7 @@ fn amplification(content_type: Option<&str>, body: &[u8], stored: usize) -> usiz
     if media.contains("yaml") { yaml::amplification(body) } else { 0 }
 }
 
-/// A copy doubles the document at most.
+/// A copy at most doubles the document.
 fn patch_amplification(operations: &Operations, document: usize) -> usize {
     let doublings = u32::try_from(operations.copies).unwrap_or(u32::MAX);
     let factor = 1_usize.checked_shl(doublings).unwrap_or(usize::MAX).saturating_sub(1);
@@ -91,7 +91,7 @@ mod tests {
             assert!((1_000..2_000).contains(&of(&copies(op, 1), 1_000)), "{op}");
             assert!(of(&copies(op, 12), 1_000) >= BODY_LIMIT, "{op}");
             assert!(of(&copies(op, 1_000), 1_000) < 2 * BODY_LIMIT, "{op}");
-            // Operations that come before a faulty one are carried out.
+            // Operations before a faulty one are executed.
             assert!(of(&copies(op, 12).replace(']', ",null]"), 1_000) >= BODY_LIMIT, "{op}");
         }
         assert!(of(&copies(r#""op": "move""#, 200), 40_000) > 500_000);

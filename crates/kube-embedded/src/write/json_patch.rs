@@ -1,6 +1,5 @@
-//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386), with the leniencies of the library that
-//! Kubernetes uses: `replace` of an absent member adds it, `copy` of an absent member copies null, indices
-//! may count from the end, and a merge patch drops nulls also inside of lists.
+//! JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as lenient as the library that Kubernetes uses: `replace` of an absent member
+//! adds it, `copy` of an absent member copies null, indices may count from the end, and a merge patch drops nulls inside lists as well.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -13,20 +12,18 @@ use crate::error::{ApiError, Result};
 use crate::go;
 
 const MAX_OPERATIONS: usize = 10_000;
-/// List elements that all operations of one patch may shift, and values that may be visited for the depth of the document. A
-/// tenth of a second at most.
+/// Limit of list elements shifted and values visited by all operations of one patch. At most a tenth of a second.
 const MAX_STEPS: usize = 50_000_000;
-/// How many bytes all `copy` operations of one patch may add together.
+/// Limit of bytes added by all `copy` operations of one patch.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
-/// How deep a patch may nest a document. JSON readers, ours among them, give up at 128 levels, so what is
-/// stored must stay below that.
+/// Maximum depth of a patched document. JSON parsers, including ours, fail at 128 levels, so stored documents must stay below that.
 const MAX_DEPTH: usize = 100;
 
 /// Why a patch is refused.
 #[derive(Debug)]
 enum Refused {
-    /// It does not apply. Kubernetes keeps the reason to itself.
+    /// It does not apply. Kubernetes does not return the reason.
     Unfit,
     TooMuchWork,
 }
@@ -47,7 +44,7 @@ impl From<Refused> for ApiError {
     }
 }
 
-/// The work that a patch has done.
+/// Work done by a patch.
 #[derive(Default)]
 struct Work {
     /// Bytes copied.
@@ -68,13 +65,13 @@ impl Work {
     }
 }
 
-/// The 422 of a patch that cannot be carried out.
+/// The 422 error of a patch that cannot be applied.
 pub(super) fn rejected() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
     ApiError::new(422, "Invalid", message).with_details(&[])
 }
 
-/// The document after all operations of `patch`.
+/// Returns the document after all operations of `patch`.
 pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
     let operations = decode(patch)?;
     if operations.len() > MAX_OPERATIONS {
@@ -89,7 +86,7 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
     }
     let mut doc = doc.clone();
     let mut work = Work::default();
-    // At most so deep is the document now; looked up anew only when that seems too much.
+    // An upper bound of the document's depth, computed exactly only when it exceeds the limit.
     let mut levels = depth(&doc);
     let limit = levels.max(MAX_DEPTH);
     for operation in &operations {
@@ -111,7 +108,7 @@ fn slashes(pointer: &str) -> usize {
     pointer.matches('/').count()
 }
 
-/// How many values a document is made of.
+/// Number of values in a document.
 fn count(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
@@ -128,8 +125,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// What a strict reading has to say about the patch itself, for warnings or a refusal: members that an
-/// operation does not have, or has twice.
+/// Returns the strict decoding errors of the patch itself: unknown and duplicate members of operations.
 pub fn complaints(patch: &[u8]) -> Vec<String> {
     let operations: Vec<Members> = serde_json::from_slice(patch).unwrap_or_default();
     let mut complaints = Vec::new();
@@ -147,7 +143,7 @@ pub fn complaints(patch: &[u8]) -> Vec<String> {
     complaints
 }
 
-/// The names of an object's members as they were sent.
+/// Names of an object's members in source order, including duplicates.
 struct Members(Vec<String>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -174,7 +170,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// What a patch consists of, read without decoding it.
+/// Statistics of a patch, collected without decoding it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Operations {
     pub count: usize,
@@ -183,7 +179,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// A patch that cannot be decoded is refused before its first operation: it has none.
+    /// A patch that cannot be decoded counts as empty: it is refused before its first operation.
     pub fn of(patch: &[u8]) -> Self {
         let operations: Option<Vec<Option<Operation>>> = serde_json::from_slice(patch).unwrap_or_default();
         let operations = operations.unwrap_or_default();
@@ -194,7 +190,7 @@ impl Operations {
 
 /// One operation.
 struct Operation {
-    /// Any of its members says so; which one counts is for the decoder to know.
+    /// Whether any `op` member is `copy`; the decoder decides which of several counts.
     is_copy: bool,
 }
 
@@ -302,7 +298,7 @@ fn step(doc: &mut Value, operation: &Map<String, Value>, work: &mut Work) -> Res
     }
 }
 
-/// The last step of a pointer: a container that exists, and what is meant in it.
+/// The target of a JSON pointer: an existing container and the key in it.
 struct Place<'a> {
     container: &'a mut Value,
     key: String,
@@ -310,7 +306,7 @@ struct Place<'a> {
 
 impl<'a> Place<'a> {
     fn find(doc: &'a mut Value, pointer: &str) -> Result<Self, Refused> {
-        // What stands before the first slash is ignored.
+        // Text before the first slash is ignored.
         let (_, rest) = pointer.split_once('/').ok_or(Refused::Unfit)?;
         let mut steps = rest.split('/').map(unescape).peekable();
         let mut container = doc;
@@ -384,7 +380,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// An index into `length` places; negative ones count from the end. It may lie beyond the end.
+/// Parses an index; negative ones count from the end. It may be out of range.
 fn index(key: &str, length: usize) -> Result<usize, Refused> {
     let index: i64 = key.parse().map_err(|_| Refused::Unfit)?;
     let length = i64::try_from(length).map_err(|_| Refused::Unfit)?;
@@ -413,7 +409,7 @@ fn unescape(step: &str) -> String {
     out
 }
 
-/// The document after a merge patch: null removes, objects merge, all else replaces.
+/// Returns the document after a merge patch: null removes, objects merge, other values replace.
 pub fn merge(doc: &Value, patch: &Value) -> Result<Value> {
     match patch {
         Value::Object(_) => {
@@ -431,7 +427,7 @@ pub fn merge(doc: &Value, patch: &Value) -> Result<Value> {
 
 fn merge_into(current: &mut Value, patch: &Value) {
     let (Value::Object(members), Value::Object(changes)) = (&mut *current, patch) else {
-        // A list that replaces an object keeps its nulls; anything else loses them at every depth.
+        // A list that replaces an object keeps its nulls; other values lose them at every depth.
         let keep = current.is_object();
         *current = patch.clone();
         if !keep {
@@ -454,7 +450,7 @@ fn merge_into(current: &mut Value, patch: &Value) {
     }
 }
 
-/// Removes members that are null, at every depth; null elements of lists stay.
+/// Removes null members at every depth; null elements of lists remain.
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -601,7 +597,7 @@ mod tests {
     proptest! {
         #[test]
         fn merging_twice_is_merging_once(doc in any_object(), patch in any_object()) {
-            // Nulls inside a list that replaces an object survive the first time only.
+            // Nulls inside a list that replaces an object survive the first merge only.
             let once = merge(&doc, &patch).unwrap();
             let twice = merge(&once, &patch).unwrap();
             let mut settled = once.clone();

@@ -1,7 +1,7 @@
-//! How a new object comes out of an old one and a request: patches, and who owns which field.
+//! Patches, server-side apply, and field ownership.
 //!
-//! Everything here is pure. The verbs decode the request, ask one of these for the new object, and
-//! then default, admit, validate and store it.
+//! Pure: no I/O; the caller passes the time. The verbs decode the request, compute the new object here, then default, admit, validate and
+//! store it.
 
 pub mod apply;
 pub mod json_patch;

@@ -1,9 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists are merged element by element.
+//! Strategic merge patch: a merge patch that merges some lists element by element.
 //!
-//! Which ones, and by which key, stands in [`Field::patch`]. A patch may carry directives: `$patch` in a
-//! map or in a list element, `$retainKeys`, `$setElementOrder/<list>` and
-//! `$deleteFromPrimitiveList/<list>`. What a mistake is called, and whether it is the client's (400, 422) or
-//! just an error (500), is Kubernetes' choice.
+//! [`Field::patch`] says which lists, and by which key. A patch may contain directives: `$patch` in a map or in a list element,
+//! `$retainKeys`, `$setElementOrder/<list>` and `$deleteFromPrimitiveList/<list>`. Error texts and status codes (400, 422 or 500) are those
+//! of Kubernetes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +22,7 @@ const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 
 type Object = Map<String, Value>;
 
-/// The document after `patch`. Nulls and directives may be left in what was added; decoding drops them.
+/// Returns the document after `patch`. Added parts may contain nulls and directives; decoding drops them.
 pub fn apply(ty: TypeRef<'_>, doc: &Value, patch: &Value) -> Result<Value> {
     let changes = match patch {
         Value::Object(changes) => changes.clone(),
@@ -39,7 +38,7 @@ pub fn apply(ty: TypeRef<'_>, doc: &Value, patch: &Value) -> Result<Value> {
     merge_map(Some(ty), original, changes).map(Value::Object)
 }
 
-/// Failures that Kubernetes has no words for towards the client.
+/// Errors for which Kubernetes has no client-visible status: 500.
 fn failed(message: String) -> ApiError {
     ApiError::new(500, "", message)
 }
@@ -112,7 +111,7 @@ fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -
     Ok(original)
 }
 
-/// What is below `name`, and how it is patched. Nothing is known below what the schema leaves open.
+/// Returns type and patch strategy of the field `name`. Fields below open schemas have no type.
 fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>>, &'a Patch)> {
     const PLAIN: &Patch = &Patch { merge: false, retain_keys: false, replace: false, merge_key: None };
     let Some(ty) = ty else { return Ok((None, PLAIN)) };
@@ -132,13 +131,13 @@ fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>
     }
 }
 
-/// The list that a directive such as `$setElementOrder/containers` is about.
+/// Returns the list name of a directive such as `$setElementOrder/containers`.
 fn listed<'a>(name: &'a str, directive: &str, what: &str) -> Result<&'a str> {
     let bad = || ApiError::bad_request(format!("invalid patch format of {what}"));
     name.strip_prefix(directive).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)
 }
 
-/// `$retainKeys` clears the other members of a map, and must name all members that the patch sets.
+/// Applies `$retainKeys`, which removes the other members of a map and must list all members that the patch sets.
 fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<()> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let bad = || ApiError::bad_request("invalid patch format of retainKeys");
@@ -153,7 +152,7 @@ fn retain_keys(original: &mut Object, patch: &mut Object) -> Result<()> {
     Ok(())
 }
 
-/// Merges every list that has a `$setElementOrder` beside it, and takes both out of the patch.
+/// Merges every list with a `$setElementOrder` directive, and removes list and directive from the patch.
 fn order_lists(ty: Option<TypeRef<'_>>, original: &mut Object, patch: &mut Object) -> Result<()> {
     let directives: Vec<String> =
         patch.keys().filter(|name| name.starts_with(ELEMENT_ORDER)).cloned().collect();
@@ -195,7 +194,7 @@ fn order_lists(ty: Option<TypeRef<'_>>, original: &mut Object, patch: &mut Objec
     Ok(())
 }
 
-/// The elements that the patch sets must be in the order list, in the same order.
+/// Checks that the elements of the patch are in the order list, in the same order.
 fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<()> {
     if changes.is_empty() || order.is_empty() {
         return Ok(());
@@ -204,7 +203,7 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     if let (Some(_), Some(other)) = (key, changes.iter().find(|change| !change.is_object())) {
         return Err(bad_type("map[string]interface {}", other));
     }
-    // Deletions are not part of the order; other directives take no place in it.
+    // Deletions and other directives have no position in the order.
     let deleted = |change: &&Value| key.is_some() && directive(change).is_some_and(|it| it == "delete");
     let mut left = changes.iter().filter(|change| !deleted(change)).peekable();
     let mut wanted = order.iter().peekable();
@@ -228,14 +227,14 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     Ok(())
 }
 
-/// By what an element is recognised: its merge key, or itself.
+/// Returns the identity of an element: its merge key, or the value itself.
 fn key_of<'a>(element: &'a Value, key: Option<&str>) -> Result<&'a Value> {
     let Some(key) = key else { return Ok(element) };
     let element = element.as_object().ok_or_else(|| bad_type("map[string]interface {}", element))?;
     element.get(key).ok_or_else(|| no_merge_key(element, key))
 }
 
-/// All elements must be of one type, which cannot be a list. True for maps.
+/// Checks that all elements have the same type, which cannot be a list. Returns whether they are maps.
 fn element_kind(original: &[Value], patch: &[Value]) -> Result<bool> {
     let mut first = None;
     for element in original.iter().chain(patch) {
@@ -299,7 +298,7 @@ fn merge_list(
     arrange(merged, &patch, &original, Some(key))
 }
 
-/// Carries out the `$patch` elements of a list: what remains of the original and of the patch.
+/// Applies the `$patch` directives of a list; returns the remaining elements of the original and of the patch.
 fn heed_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut gone = HashSet::new();
@@ -331,8 +330,8 @@ fn heed_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result
     Ok((original.into_iter().filter(stays).collect(), plain))
 }
 
-/// Orders a merged list: elements of `order` as they stand there, the others as they stood `before`, each
-/// of these in front of the first ordered element that stood behind it.
+/// Orders a merged list: elements in `order` by that order, the others by their position in `before`, each in front of the first ordered
+/// element that followed it there.
 fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Result<Vec<Value>> {
     let index = |list: &[Value]| {
         let mut places: HashMap<Value, usize> = HashMap::new();
@@ -369,10 +368,10 @@ fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&s
     Ok(out)
 }
 
-/// Sorts by where elements stood. Kubernetes' comparison says yes wherever an element stood nowhere, and so
-/// its stable sort brings these to the front in reverse.
+/// Sorts by position. Kubernetes' comparison returns true for elements without a position, so that its stable sort moves these to the front
+/// in reverse order.
 fn sort_by_place(items: &mut [(Option<usize>, Value)]) {
-    const SHORT: usize = 20; // up to here that sort is this insertion sort
+    const SHORT: usize = 20; // up to this length Go's stable sort is an insertion sort
     if items.len() > SHORT || items.iter().all(|(place, _)| place.is_some()) {
         items.sort_by_key(|(place, _)| *place);
         return;
@@ -391,7 +390,7 @@ fn sort_by_place(items: &mut [(Option<usize>, Value)]) {
     }
 }
 
-/// Takes out maps that carry `$patch`; false if the value is one itself.
+/// Removes maps that contain `$patch`; returns false if the value is one itself.
 fn drop_directives(value: &mut Value) -> bool {
     match value {
         Value::Object(members) => {
@@ -413,7 +412,7 @@ mod tests {
     use super::*;
     use crate::schema::types::{List, ListMerge, Mapping, Struct, Type, TypeId, Types};
 
-    /// A pod, as far as patches care.
+    /// The parts of the Pod type that the tests patch.
     fn pod() -> (Types, TypeId) {
         fn list(types: &mut Types, element: TypeId) -> TypeId {
             let shape = Shape::List(List { element, merge: ListMerge::Atomic });

@@ -1,4 +1,4 @@
-//! Coverage against a comparison of single combinations, and its cost.
+//! Tests of coverage against a comparison of single combinations, and of its cost.
 
 use proptest::prelude::*;
 
@@ -65,14 +65,14 @@ fn comparison_with_thousands_of_rules_takes_a_bounded_number_of_steps() {
     let missing = held.missing(&wanted).unwrap();
     assert!(STEPS.get() - before <= MOST_STEPS, "{}", STEPS.get() - before);
     assert!(missing.len() < 2 * MOST_TEXT, "{}", missing.len());
-    // Few rules are compared to the end.
+    // The limit is reached after few rules.
     assert_eq!(held.missing(&wanted[..1]).unwrap().lines().count(), 2 * names.len());
     assert_eq!(held.missing(&[rule("get g r19-1999 a"), rule("v7 g r3-7 a")]), None);
 }
 
 #[test]
 fn rules_that_were_not_compared_are_missing() {
-    // Each value of the wanted rule stands in each of the held ones.
+    // Each value of the requested rule is in each of the user's rules.
     let many = (0..50).map(|n| format!("v{n}")).collect::<Vec<_>>().join(",");
     let own = |role: usize| (0..500).map(|n| rule(&format!("{many} g r x{role}-{n}"))).collect();
     let held = held((0..4).map(own).collect());
@@ -82,7 +82,7 @@ fn rules_that_were_not_compared_are_missing() {
     assert!(missing.len() < 2 * MOST_TEXT, "{}", missing.len());
 }
 
-/// As Kubernetes compares them: the single combinations, each with all rules.
+/// Compares as Kubernetes does: single combinations, each with all rules.
 fn is_covered(held: &[Rule], wanted: &Rule) -> bool {
     let has = |list: &[String], value: &str| list.iter().any(|known| known == value);
     let admits = |list: &[String], value: &str| has(list, "*") || has(list, value);

@@ -1,4 +1,4 @@
-//! Which objects the pods on a node refer to.
+//! References of the pods on a node to other objects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::control::view::Pod;
 use crate::control::volumes::view::Volume;
 use crate::store::{Object, Store};
 
-/// Volumes of pods and of the cluster that name a Secret under `secretRef`.
+/// Volume types of pods and persistent volumes that name a Secret under `secretRef`.
 const SECRET_VOLUMES: [&str; 7] = ["cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"];
-/// What a volume of a CSI driver names for the kubelet's own use.
+/// Secret references of CSI volumes that the kubelet uses.
 const CSI_SECRETS: [&str; 3] = ["nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
 
-/// The names of the objects that a pod refers to. Computed once for each version of a pod that a node asks about, and kept with its view:
-/// every request of a node looks at all its pods in a namespace.
+/// Names of the objects that a pod refers to. Computed once per version of a pod and cached with its view: every request of a node reads
+/// all its pods in a namespace.
 #[derive(Debug)]
 pub(crate) struct References {
     account: String,
@@ -40,7 +40,7 @@ impl References {
     }
 }
 
-/// Whether an object is one that a pod on the node needs, itself or through its volumes.
+/// Whether a pod on the node needs the object, directly or through a volume.
 pub(super) fn are_related(store: &Store, node: &str, what: Related, namespace: &str, name: &str) -> bool {
     let any_pod = |is: fn(&References, &str) -> bool| {
         pods(store, node, namespace).any(|pod| is(references(&pod.0, &pod.1), name))
@@ -66,7 +66,7 @@ pub(super) fn are_related(store: &Store, node: &str, what: Related, namespace: &
     }
 }
 
-/// The node's pods in a namespace. Mirror pods do not count: a node writes them itself.
+/// Returns the node's pods in a namespace, without mirror pods, because a node writes those itself.
 fn pods(store: &Store, node: &str, namespace: &str) -> impl Iterator<Item = (Arc<Pod>, Arc<Object>)> {
     let pods = store.list("pods", Some(namespace)).objects.into_iter().map(|pod| (pod.view::<Pod>(), pod));
     pods.filter(move |(pod, _)| pod.spec.node_name == node && !pod.metadata.annotations.contains_key(MIRROR))
@@ -76,7 +76,7 @@ fn references<'a>(pod: &'a Pod, object: &Object) -> &'a References {
     pod.references.get_or_init(|| References::of(&object.value()))
 }
 
-/// The claims of the pods on a node, by namespace, read when they are asked for.
+/// Claims of the pods on a node, by namespace, read on demand.
 struct ClaimsOfNode<'a> {
     store: &'a Store,
     node: &'a str,
@@ -88,7 +88,7 @@ impl<'a> ClaimsOfNode<'a> {
         Self { store, node, known: HashMap::new() }
     }
 
-    /// Whether a volume is bound to one of them.
+    /// Whether a volume is bound to one of these claims.
     fn bind(&mut self, volume: &Volume) -> bool {
         let Some(claim) = &volume.spec.claim_ref else { return false };
         let known = self.known.entry(claim.namespace.clone()).or_insert_with(|| {
@@ -99,7 +99,7 @@ impl<'a> ClaimsOfNode<'a> {
     }
 }
 
-/// A Secret without a namespace is one of the claim's.
+/// Whether a volume names the Secret. A reference without a namespace is in the claim's namespace.
 fn names_secret(volume: &Value, namespace: &str, name: &str) -> bool {
     let spec = &volume["spec"];
     let own = text(&spec["claimRef"], "namespace");
@@ -120,7 +120,7 @@ fn volumes(pod: &Value) -> &[Value] {
     items(&pod["spec"], "volumes")
 }
 
-/// The names in the environment of containers, under the keys of one kind.
+/// Returns the names in the environment of containers, under the keys of one kind.
 fn in_environment<'a>(pod: &'a Value, one: &'a str, all: &'a str) -> impl Iterator<Item = &'a str> {
     containers(pod).flat_map(move |container| {
         let single =
@@ -157,7 +157,7 @@ fn secrets(pod: &Value) -> impl Iterator<Item = &str> {
     all.filter(|name| !name.is_empty())
 }
 
-/// The claims of a pod; one that is made for a volume of it has the name of both.
+/// Returns the claims of a pod. An ephemeral volume's claim is named `<pod>-<volume>`.
 fn claims(pod: &Value) -> impl Iterator<Item = String> {
     let own = text(&pod["metadata"], "name");
     volumes(pod).iter().filter_map(move |volume| {
@@ -169,7 +169,7 @@ fn claims(pod: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Volumes that lead to other objects, and in which words.
+/// Volume types that refer to other objects, with their description.
 #[rustfmt::skip]
 const LEADING: [(&str, &str); 7] = [
     ("configMap",             "configmaps (via configmap volumes)"),
@@ -181,7 +181,7 @@ const LEADING: [(&str, &str); 7] = [
     ("azureFile",             "secrets (via azureFile volumes)"),
 ];
 
-/// The same of what a projected volume gathers.
+/// Sources of projected volumes that refer to other objects, with their description.
 #[rustfmt::skip]
 const GATHERED: [(&str, &str); 5] = [
     ("configMap",           "configmaps (via projected volumes)"),
@@ -191,7 +191,7 @@ const GATHERED: [(&str, &str); 5] = [
     ("podCertificate",      "podcertificates"),
 ];
 
-/// What a pod refers to, in the words of the refusal, and a pod that a node writes itself must not.
+/// Returns the first kind of object that a mirror pod refers to and must not, as worded in the refusal.
 pub(crate) fn of_mirror_pod(pod: &Value) -> Option<&'static str> {
     if !text(&pod["spec"], "serviceAccountName").is_empty() {
         return Some("serviceaccounts");

@@ -1,4 +1,4 @@
-//! What a node may, as a picture; and that it follows its pods.
+//! Tests of the node authorizer: its decisions as a snapshot, and changes of pods.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::super::{Attributes, User};
 use super::*;
 
 thread_local! {
-    /// Pods of which this thread has read the references.
+    /// Number of pods whose references this thread has read.
     pub static READ_PODS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn edge() -> User {
     User::named("system:node:edge", &["system:nodes", "system:authenticated"])
 }
 
-/// Records `name` as that of an older node of the tenant `uaaaaaaaaaa`.
+/// Records `name` as an older node of the tenant `uaaaaaaaaaa`.
 pub(crate) async fn record_older_node(store: &Store, name: &str) {
     let data = json!({"broken": "x", name: "uaaaaaaaaaa 2026-01-02T03:04:05Z"});
     let metadata = json!({"namespace": "longshore-system", "name": "node-names"});
@@ -32,7 +32,7 @@ async fn pod(store: &Store, name: &str, node: &str, spec: Value) {
     store_object(store, "pods", pod).await;
 }
 
-/// `verb group/resource[/subresource] [namespace/]name`, a dash for nothing.
+/// Parses `verb group/resource[/subresource] [namespace/]name`, with a dash for empty.
 fn asked(text: &str) -> Attributes {
     let mut words = text.split(' ');
     let verb = words.next().unwrap_or_default().to_owned();
@@ -330,7 +330,7 @@ async fn certificate_of_a_tenants_node_is_void_if_issued_before_its_node_was_let
     assert!(is_of_predecessor(&store, &user, 99));
     assert!(!is_of_predecessor(&store, &user, 100));
     assert!(!is_of_predecessor(&store, &operators, 99));
-    // The Node of a machine that holds its certificate since before the annotation existed.
+    // A Node whose machine has had its certificate since before the annotation existed.
     for value in ["", "yesterday"] {
         store_object(&store, "nodes", annotated("uaaaaaaaaaa-edge", value)).await;
         assert!(!is_of_predecessor(&store, &user, 99), "{value}");

@@ -1,4 +1,4 @@
-//! A token's life: asked for, used, and dead with what it hangs on.
+//! Tests of `ServiceAccount` tokens: issue, use, and revocation with the bound object.
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ fn refuse(service: &Value, errs: &FieldErrors) -> Result<()> {
     Err(ApiError::invalid("", "Service", text(&service["metadata"]["name"]), errs))
 }
 
-/// Whether an unchanged `PreferDualStack` can be kept as it is.
+/// Whether an unchanged `PreferDualStack` remains valid.
 fn prefers_as_before(new: &Value, old: &Value) -> bool {
     let same = |field: &str| items(&new["spec"][field]) == items(&old["spec"][field]);
     let prefers = |service: &Value, absent: bool| match &service["spec"]["ipFamilyPolicy"] {

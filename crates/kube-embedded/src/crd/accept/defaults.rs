@@ -1,4 +1,4 @@
-//! Defaults in a schema must satisfy it, and contain nothing that it does not know.
+//! Validation of defaults: they must satisfy their schema and contain no unknown fields.
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ fn walk(
         if complaints.is_empty()
             && let Some(rules) = Rules::compile(&schema)
         {
-            // A default must pass both as something that stays and as something new.
+            // A default must be valid both as an unchanged and as a new value.
             complaints = rules.check(default, Some(default), &schema, Some(&path), &mut Vec::new());
             if complaints.is_empty() {
                 complaints = rules.check(default, None, &schema, Some(&path), &mut Vec::new());

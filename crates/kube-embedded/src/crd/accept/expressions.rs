@@ -1,4 +1,4 @@
-//! The CEL rules of a schema: they must parse, fit its types, give a bool, and not cost too much.
+//! Validation of CEL rules: they must parse, type-check, return a bool, and stay within the cost limits.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::super::schema::{Additional, ListType, Rule, Schema};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::read::go_names;
 
-/// Complaints about the rules of a schema that is otherwise sound.
+/// Validates the rules of an otherwise valid schema.
 pub fn check(document: &Value, path: &Path) -> FieldErrors {
     let schema = Schema::read(document);
     let mut walk = Walk { errors: FieldErrors::new(), costs: Vec::new() };
@@ -18,16 +18,16 @@ pub fn check(document: &Value, path: &Path) -> FieldErrors {
     walk.errors
 }
 
-/// What one rule, and all rules together, may cost by estimate.
+/// Limits of the estimated cost of one rule, and of all rules together.
 const MAX_COST: u64 = 10_000_000;
 const MAX_TOTAL: u64 = 100_000_000;
 
 #[derive(Clone, Copy)]
 struct Place<'p> {
     resource: bool,
-    /// The first list above whose elements cannot be told apart between two states of an object.
+    /// The first enclosing list whose elements cannot be correlated between two states of an object.
     loose: Option<&'p Path>,
-    /// How often a value can stand here; `None` where nothing limits it.
+    /// Maximum number of occurrences of the value; `None` if unbounded.
     times: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Walk {
         self.costs.push((path, cost));
     }
 
-    /// The rules together, of which the most expensive ones are named.
+    /// Checks the total cost, naming the most expensive rules.
     fn total(&mut self, path: &Path) {
         let total = self.costs.iter().fold(0u64, |sum, (_, cost)| sum.saturating_add(*cost));
         if total <= MAX_TOTAL {

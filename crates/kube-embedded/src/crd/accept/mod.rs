@@ -1,10 +1,9 @@
-//! Which `CustomResourceDefinitions` are accepted, and what is filled in.
+//! Validation and defaulting of `CustomResourceDefinitions`.
 //!
-//! Kubernetes validates its internal form, in which everything that all versions share stands at the top:
-//! complaints therefore say `spec.validation...` when all versions have one schema, and
-//! `spec.versions[i].schema...` otherwise. [`Shared`] is that view.
+//! Kubernetes validates its internal form, in which parts that all versions share are at the top level: errors therefore name
+//! `spec.validation...` if all versions have the same schema, and `spec.versions[i].schema...` otherwise. [`Shared`] models this.
 //!
-//! Always true: a CRD without complaints compiles (`super::resources`), and its rules evaluate.
+//! Invariant: a CRD without errors compiles (`super::resources`), and its rules evaluate.
 
 mod conversion;
 mod defaults;
@@ -24,7 +23,7 @@ use super::status::{approval_message, is_established, remember_stored_version};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::{Generation, Naming, PLAIN, Rules};
 
-/// The row of `CustomResourceDefinition`.
+/// Rules of `CustomResourceDefinition`.
 pub const RULES: &[Rules] = &[Rules {
     group: "apiextensions.k8s.io",
     kind: "CustomResourceDefinition",
@@ -75,7 +74,7 @@ fn default(crd: &mut Value) {
     }
 }
 
-/// A new CRD knows its storage version and nothing else yet.
+/// The initial status of a new CRD contains only its storage version.
 fn create(crd: &mut Value) {
     crd["status"] = json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}});
     remember_stored_version(crd);
@@ -85,9 +84,9 @@ fn update(crd: &mut Value, _old: &Value) {
     remember_stored_version(crd);
 }
 
-/// The parts of a CRD's versions, as Kubernetes validates them: what all versions share stands at the top.
+/// A part of the versions of a CRD, as Kubernetes validates it: shared parts are at the top level.
 pub(super) struct Shared<'a> {
-    /// `None` for what all versions share.
+    /// `None` for a part that all versions share.
     pub version: Option<usize>,
     pub part: &'a Value,
 }
@@ -105,7 +104,7 @@ pub(super) fn shared<'a>(crd: &'a Value, part: &str) -> Vec<Shared<'a>> {
 }
 
 fn validate(crd: &Value, old: Option<&Value>) -> FieldErrors {
-    // First: every schema that is read compiles its patterns.
+    // First, because parsing a schema compiles its patterns.
     if let Some(error) = patterns_too_large(crd) {
         return error.into();
     }
@@ -217,7 +216,7 @@ fn subdomain_complaints(text: &str) -> Vec<String> {
     complaints
 }
 
-/// Complaints about `spec.names` or `status.acceptedNames`.
+/// Validates `spec.names` or `status.acceptedNames`.
 fn names(names: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let text = |key: &str| names[key].as_str().unwrap_or_default();
@@ -265,7 +264,7 @@ fn immutable(crd: &Value, old: &Value) -> FieldErrors {
         .collect()
 }
 
-/// Messages that repeat a whole list.
+/// Maximum number of errors that repeat a whole list.
 const MOST_REPEATS: usize = 100;
 
 fn stored_versions(crd: &Value) -> FieldErrors {
@@ -281,7 +280,7 @@ fn stored_versions(crd: &Value) -> FieldErrors {
     for version in versions {
         let named_before = !names.insert(&version["name"]);
         let is_missing = named_before || !known.contains(&version["name"]);
-        // Each message repeats the whole list.
+        // Each error repeats the whole list.
         if version["storage"] == true && is_missing && errors.len() < MOST_REPEATS {
             let detail =
                 format!("must have the storage version {}", version["name"].as_str().unwrap_or_default());
@@ -316,7 +315,7 @@ fn approval(crd: &Value, old: Option<&Value>) -> Option<FieldError> {
     })
 }
 
-/// Formats that will have no effect.
+/// Returns warnings for formats without effect.
 fn warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let formats = |crd: &Value| {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Keywords of a schema, node by node: which are supported, and which agree with each other.
+//! Validation of schema keywords, node by node: supported keywords and consistent combinations.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "str
 const REASONS: &[&str] =
     &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Messages that repeat a whole list.
+/// Maximum number of errors that repeat a whole list.
 const MOST_REPEATS: usize = 100;
 
-/// Keywords that no CRD may use. A schema with one of them is not looked at any further.
+/// Keywords that no CRD may use. A schema with one of them is not validated further.
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("id", "id is not supported"),
     ("additionalItems", "additionalItems is not supported"),
@@ -25,7 +25,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("$ref", "$ref is not supported"),
 ];
 
-/// All schemas directly below one.
+/// Returns all direct subschemas.
 pub fn children(schema: &Value) -> impl Iterator<Item = &Value> {
     let maps = ["properties"].into_iter().flat_map(|key| schema[key].as_object().into_iter().flatten());
     let lists =
@@ -34,7 +34,7 @@ pub fn children(schema: &Value) -> impl Iterator<Item = &Value> {
     maps.map(|(_, child)| child).chain(lists).chain(single.filter(|child| child.is_object()))
 }
 
-/// Whether the schema is free of keywords that keep it from being read at all.
+/// Whether the schema has no keywords that prevent parsing it.
 pub fn is_readable(schema: &Value) -> bool {
     fn walk(schema: &Value, depth: usize) -> bool {
         depth < MAX_DEPTH
@@ -45,18 +45,18 @@ pub fn is_readable(schema: &Value) -> bool {
     walk(schema, 0)
 }
 
-/// Complaints about a whole schema.
+/// Validates a whole schema.
 pub fn check(document: &Value, path: &Path) -> FieldErrors {
     let mut walk = Walk { errors: FieldErrors::new() };
     walk.node(document, path, Place { root: true, ..Place::default() }, 0);
     walk.errors
 }
 
-/// Where a node stands.
+/// Context of a node.
 #[derive(Clone, Copy, Default)]
 struct Place {
     root: bool,
-    /// Why there may be no default.
+    /// Why defaults are not allowed here.
     no_default: Option<&'static str>,
     inside_meta: bool,
 }
@@ -78,7 +78,7 @@ impl Walk {
         self.errors.push(FieldError::invalid(path, value, words));
     }
 
-    /// Required when nothing is said, invalid when something else is.
+    /// Adds an error: required if empty, else invalid.
     fn must(&mut self, path: &Path, found: &str, words: &str) {
         self.errors.push(match found {
             "" => FieldError::required(path, words),
@@ -238,7 +238,7 @@ impl Walk {
                         let words = "entries must all be names of item properties";
                         self.invalid(&keys_path, keys.to_vec(), words);
                     }
-                    // Each message repeats all keys.
+                    // Each error repeats all keys.
                     if !seen.insert(key) && at < MOST_REPEATS {
                         self.invalid(&keys_path, keys.to_vec(), "must not contain duplicate entries");
                     }
@@ -272,7 +272,7 @@ impl Walk {
         }
     }
 
-    /// What can be said about a rule without reading its expression.
+    /// Validates the parts of a rule other than its expression.
     fn rule(&mut self, rule: &Value, node: &Value, path: &Path) {
         let (expression, message) = (text(rule, "rule").trim(), text(rule, "message").trim());
         let breaks = |text: &str| text.contains(['\n', '\r']);

@@ -1,5 +1,4 @@
-//! Whether a schema is structural: every field's type is stated once, outside of `allOf`, `anyOf`, `oneOf`
-//! and `not`, which may only restrict what is there.
+//! Structural schemas: every field's type is specified once, outside `allOf`, `anyOf`, `oneOf` and `not`, which may only add restrictions.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +13,7 @@ enum Level {
     Field,
 }
 
-/// Complaints, sorted.
+/// Validates a schema; the errors are sorted.
 pub fn check(document: &Value, path: &Path) -> FieldErrors {
     let mut walk = Walk { errors: FieldErrors::new() };
     walk.node(document, Level::Root, path, 0);
@@ -151,7 +150,7 @@ impl Walk {
         }
     }
 
-    /// The restricting keywords of a node.
+    /// Validates the restricting keywords of a node.
     fn checks(&mut self, node: &Value, skip_any: bool, skip_first_all: bool, path: &Path, depth: usize) {
         if !skip_any {
             for (at, nested) in list(node, "anyOf").iter().enumerate() {
@@ -176,7 +175,7 @@ impl Walk {
         }
     }
 
-    /// A schema inside of `allOf` and its kin.
+    /// Validates a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
     fn nested(&mut self, node: &Value, skip_any: bool, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -214,7 +213,7 @@ impl Walk {
         }
     }
 
-    /// Whatever is restricted must be there.
+    /// Checks that every restricted field is also specified in the structure.
     fn completeness(&mut self, node: &Value, structure: &Value, at: &Path, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -258,7 +257,7 @@ fn is_said(value: &Value) -> bool {
     }
 }
 
-/// Whether a schema for the root's `metadata` restricts more than names.
+/// Whether a schema of the root's `metadata` restricts more than names.
 fn says_more(metadata: &Map<String, Value>) -> bool {
     let only_names = metadata
         .get("properties")

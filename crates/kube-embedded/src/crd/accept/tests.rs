@@ -1,4 +1,4 @@
-//! Which CRDs are accepted, and the words for those that are not.
+//! Tests of accepted CRDs, and of the errors of invalid ones.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! `spec.versions`: names, the one storage version, and each version's schema, subresources, columns and
-//! selectable fields.
+//! Validation of `spec.versions`: names, the single storage version, and each version's schema, subresources, columns and selectable
+//! fields.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::rules::read::go_names;
 
 const MAX_SELECTABLE: usize = 8;
 
-/// Everything about the versions.
+/// Validates all versions.
 pub fn check(crd: &Value) -> FieldErrors {
     let spec = &crd["spec"];
     let versions = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn check(crd: &Value) -> FieldErrors {
         if !complaints.is_empty() {
             errors.push(FieldError::invalid(&path.field("name"), name, complaints.join(",")));
             if at == 0 {
-                // The internal form has the first version's name at the top, too.
+                // The internal form also has the first version's name at the top level.
                 errors.push(FieldError::invalid(&Path::new("spec.version"), name, complaints.join(",")));
             }
         }
@@ -66,7 +66,7 @@ pub fn check(crd: &Value) -> FieldErrors {
     errors
 }
 
-/// All versions as a message quotes them: without their schemas.
+/// Formats versions for an error: without their schemas.
 fn quoted(versions: &[Value]) -> Value {
     let short = |version: &Value| json!({"name": version["name"], "served": version["served"], "storage": version["storage"]});
     go_names(&versions.iter().map(short).collect())
@@ -109,7 +109,7 @@ fn deprecation(version: &Value, path: &Path) -> FieldErrors {
     details.into_iter().map(|detail| FieldError::invalid(path, text, detail)).collect()
 }
 
-/// Keywords that may stand at the root of a schema next to a status subresource, as Go calls them.
+/// Keywords that may be at the root of a schema with a status subresource, by their Go names.
 const AT_ROOT: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
     MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
     XPreserveUnknownFields XValidations]";

@@ -1,7 +1,7 @@
-//! Types of expressions, found without running them: what Kubernetes refuses when a rule is written.
+//! Static type check of CEL expressions, as when a rule is written.
 //!
-//! Knows the fields of schemas, the operators, and the names and results of functions; arguments of
-//! functions are not checked. Where it cannot know it says [`Ty::Dyn`] and complains about nothing.
+//! Covers fields of schemas, operators, and names and results of functions; arguments are checked for some functions only. Unknown types
+//! are [`Ty::Dyn`] and cause no errors.
 
 use std::collections::BTreeMap;
 
@@ -26,20 +26,20 @@ pub enum Ty<'s> {
     Timestamp,
     Duration,
     Null,
-    /// An object of a schema; `true` where it is a resource with metadata of its own.
+    /// An object of a schema; `true` if it is a resource with its own metadata.
     Object(&'s Schema, bool),
-    /// `metadata` of a resource: name and generateName.
+    /// `metadata` of a resource: name and `generateName`.
     Meta,
     List(Box<Ty<'s>>),
-    /// Keys are strings.
+    /// A map with string keys.
     Map(Box<Ty<'s>>),
     Optional(Box<Ty<'s>>),
-    /// A value of a library: `kubernetes.Quantity`.
+    /// A library type: `kubernetes.Quantity`.
     Of(&'static str),
 }
 
 impl<'s> Ty<'s> {
-    /// The type of what a schema describes; `None` where expressions cannot see it.
+    /// Returns the type of a schema; `None` if expressions cannot access it.
     pub fn of(schema: &'s Schema, resource: bool) -> Option<Self> {
         if schema.int_or_string {
             return Some(Self::Dyn);
@@ -64,7 +64,7 @@ impl<'s> Ty<'s> {
         })
     }
 
-    /// As complaints print it.
+    /// Formats the type for errors.
     pub fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
@@ -106,7 +106,7 @@ impl<'s> Ty<'s> {
         }
     }
 
-    /// What indexing or iterating over it gives.
+    /// Returns the type of a field.
     fn field(&self, name: &str) -> Found<'s> {
         match self {
             Self::Dyn => Found::Is(Self::Dyn),
@@ -142,11 +142,11 @@ impl<'s> Ty<'s> {
 enum Found<'s> {
     Is(Ty<'s>),
     Undefined,
-    /// The type has no fields at all.
+    /// The type has no fields.
     NotSelectable,
 }
 
-/// The type of an expression with these variables, or the complaints as Kubernetes prints them.
+/// Returns the type of an expression with these variables, or the errors in the format of Kubernetes.
 pub fn check<'s>(
     expression: &Expression,
     variables: impl IntoIterator<Item = (&'static str, Ty<'s>)>,
@@ -161,7 +161,7 @@ type Variables<'s> = BTreeMap<String, Ty<'s>>;
 
 struct Checker<'e> {
     source: &'e str,
-    /// The parser keeps no positions, so they are found again by searching onwards from here.
+    /// The parser keeps no positions, so that errors are located by searching onwards from here.
     searched: usize,
     complaints: Vec<String>,
 }
@@ -175,7 +175,7 @@ impl Checker<'_> {
         Ty::Dyn
     }
 
-    /// A complaint about a call stands at its bracket.
+    /// Adds an error of a call, located at its opening bracket.
     fn complain_at_call<'s>(&mut self, name: &str, text: &str) -> Ty<'s> {
         let from = self.searched.min(self.source.len());
         let called = format!("{name}(");
@@ -185,7 +185,7 @@ impl Checker<'_> {
         Ty::Dyn
     }
 
-    /// Moves the search past a name that was just read.
+    /// Moves the search past a name that was just checked.
     fn pass(&mut self, needle: &str) {
         if let Some(at) = self.source.get(self.searched..).and_then(|rest| rest.find(needle)) {
             self.searched += at;
@@ -287,7 +287,7 @@ impl Checker<'_> {
     }
 
     fn call<'s>(&mut self, call: &CallExpr, variables: &Variables<'s>) -> Ty<'s> {
-        // `math.greatest(...)`, `format.dns1123Label()`, `optional.of(...)`: a library's name is no variable.
+        // `math.greatest(...)`, `format.dns1123Label()`, `optional.of(...)`: the name of a library is not a variable.
         if let Some(target) = &call.target
             && let Expr::Ident(library) = &target.expr
             && !variables.contains_key(library)
@@ -393,7 +393,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a function takes arguments of these types, as far as it is known.
+/// Whether a function accepts arguments of these types; unknown functions accept all.
 fn accepts(name: &str, types: &[Ty<'_>], is_method: bool) -> bool {
     let is = |at: usize, wanted: Ty<'_>| types.get(at).is_some_and(|ty| ty.agrees(&wanted));
     match name {
@@ -418,7 +418,7 @@ fn accepts(name: &str, types: &[Ty<'_>], is_method: bool) -> bool {
     }
 }
 
-/// The result of an operator, or `None` when the types do not fit.
+/// Returns the result type of an operator; `None` if the types do not fit.
 fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
     use Ty::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, String, Timestamp, Uint};
     let known = !matches!(a, Dyn) && !matches!(b, Dyn);
@@ -502,11 +502,11 @@ const SYMBOLS: &[(&str, &str)] = &[
     (operators::INDEX, "["),
 ];
 
-/// Names of types are values, too: `type(x) == string`.
+/// Type names are values, too: `type(x) == string`.
 const TYPES: &[&str] =
     &["int", "uint", "double", "string", "bytes", "bool", "list", "map", "null_type", "type"];
 
-/// What a function gives.
+/// The result type of a function.
 #[derive(Clone, Copy)]
 enum Gives {
     Dyn,
@@ -519,11 +519,11 @@ enum Gives {
     Timestamp,
     Duration,
     Strings,
-    /// The type of what it is called on.
+    /// The type of the receiver.
     Same,
-    /// The type of its elements.
+    /// The element type of the receiver.
     Item,
-    /// What the optional holds.
+    /// The value type of the optional.
     Inner,
     Of(&'static str),
 }
@@ -599,7 +599,7 @@ const FUNCTIONS: &[(&str, Gives)] = {
         ("cidr", Of("net.CIDR")), ("isCIDR", Bool), ("containsIP", Bool), ("containsCIDR", Bool), ("masked", Same),
         ("prefixLength", Int), ("semver", Of("kubernetes.Semver")), ("isSemver", Bool), ("major", Int), ("minor", Int),
         ("patch", Int), ("validate", Dyn), ("@pairs", Dyn), ("@sortBy", Same), ("value", Inner), ("hasValue", Bool), ("orValue", Inner), ("or", Same),
-        // Of admission policies.
+        // Functions of admission policies.
         ("authorizer", Dyn), ("group", Dyn), ("resource", Dyn), ("subresource", Dyn), ("namespace", Dyn),
         ("name", Dyn), ("check", Dyn), ("allowed", Bool), ("reason", String), ("errored", Bool), ("error", String),
         ("path", Dyn), ("serviceAccount", Dyn), ("fieldSelector", Dyn), ("labelSelector", Dyn),

@@ -1,8 +1,7 @@
-//! What a rule may cost at most, as Kubernetes estimates it when a CRD is written.
+//! Static cost estimate of a CEL rule, as Kubernetes computes it when a CRD is written.
 //!
-//! The estimate follows the sizes that a schema allows (`maxItems`, `maxLength`, `maxProperties`, or else
-//! what fits into a request), so that rules over unbounded lists are refused as they are elsewhere. Sizes
-//! that cannot be known count as endless.
+//! The estimate uses the maximum sizes in the schema (`maxItems`, `maxLength`, `maxProperties`, or else the request size limit), so that
+//! rules over unbounded lists are refused as in Kubernetes. Unknown sizes count as unbounded.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +12,10 @@ use crate::crd::schema::{Additional, Schema};
 
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
 const ENDLESS: u64 = u64::MAX;
-/// The length of the longest regular expression behind a named format.
+/// The length of the longest regular expression of a named format.
 const FORMAT_REGEX: f64 = 128.0;
 
-/// The most that one evaluation of a rule on this schema can cost.
+/// Maximum cost of one evaluation of a rule on this schema.
 pub fn estimate(expression: &Expression, schema: &Schema) -> u64 {
     let this = Shape::of(schema);
     let mut scope = Scope::new();
@@ -25,19 +24,19 @@ pub fn estimate(expression: &Expression, schema: &Schema) -> u64 {
     walk(expression.root(), &scope).cost
 }
 
-/// How often a value of this schema can occur in one request.
+/// Maximum number of values of this schema in one request.
 pub fn most_occurrences(schema: &Schema) -> u64 {
     MAX_REQUEST / (least_bytes(schema) + 1)
 }
 
 type Scope<'s> = BTreeMap<String, Shape<'s>>;
 
-/// What is known of a value: its largest size, and its schema if it comes from the object.
+/// Estimated properties of a value: its maximum size, and its schema if it comes from the object.
 #[derive(Clone, Copy)]
 struct Shape<'s> {
     size: u64,
     schema: Option<&'s Schema>,
-    /// The largest size of an element, where there is no schema.
+    /// Maximum size of an element, if there is no schema.
     item: u64,
     is_list: bool,
 }
@@ -56,7 +55,7 @@ impl<'s> Shape<'s> {
         }
     }
 
-    /// What is known of a value that is one or the other.
+    /// Returns the estimate of a value that is either of the two.
     fn either(self, other: Self) -> Self {
         let schema = match (self.schema, other.schema) {
             (Some(schema), None) if other.item == 0 => Some(schema),
@@ -67,7 +66,7 @@ impl<'s> Shape<'s> {
         Self { size: self.size.max(other.size), schema, item, is_list: self.is_list || other.is_list }
     }
 
-    /// An element of a list, or a value of a map.
+    /// Returns the estimate of a list element or map value.
     fn element(&self) -> Self {
         let below = self.schema.and_then(|schema| match &schema.additional {
             Additional::Schema(values) => Some(values.as_ref()),
@@ -76,7 +75,7 @@ impl<'s> Shape<'s> {
         below.map_or_else(|| Self::sized(self.item), Shape::of)
     }
 
-    /// What a loop over it goes through: elements, or keys of a map.
+    /// Returns the estimate of a loop variable: list elements or map keys.
     fn iterated(&self) -> Self {
         match self.schema {
             Some(schema) if matches!(schema.additional, Additional::Schema(_)) => Self::sized(0),
@@ -85,7 +84,7 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// The most elements, characters or entries.
+/// Maximum number of elements, characters or entries.
 fn largest(schema: &Schema) -> u64 {
     let given = |bound: Option<i64>| bound.map(|bound| u64::try_from(bound).unwrap_or_default());
     let checks = &schema.checks;
@@ -115,7 +114,7 @@ fn largest(schema: &Schema) -> u64 {
     }
 }
 
-/// The fewest bytes of a value in JSON.
+/// Minimum size of a value as JSON, in bytes.
 fn least_bytes(schema: &Schema) -> u64 {
     if schema.int_or_string {
         return 1;
@@ -175,7 +174,7 @@ fn walk<'s>(node: &IdedExpr, scope: &Scope<'s>) -> Estimate<'s> {
                 .find(|property| values::escape(property.0).as_deref() == Some(select.field.as_str()));
             let shape = match property {
                 Some((_, child)) if select.field != "metadata" => Shape::of(child),
-                // Fields that every resource has are texts of any length.
+                // Fields that every resource has are strings of unbounded length.
                 _ if matches!(
                     select.field.as_str(),
                     "metadata" | "name" | "generateName" | "kind" | "apiVersion"
@@ -236,7 +235,7 @@ fn walk<'s>(node: &IdedExpr, scope: &Scope<'s>) -> Estimate<'s> {
 }
 
 fn call<'s>(call: &CallExpr, scope: &Scope<'s>) -> Estimate<'s> {
-    // `sets.contains(...)`: a library's name is no input.
+    // `sets.contains(...)`: the name of a library is not an operand.
     let library = call.target.as_deref().and_then(|target| match &target.expr {
         Expr::Ident(name) if !scope.contains_key(name) => Some(name.as_str()),
         _ => None,

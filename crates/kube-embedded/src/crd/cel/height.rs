@@ -1,14 +1,14 @@
-//! The height of an expression's tree, estimated from its text: the parser recurses, so it must not see what is too deep.
+//! Upper bound of the height of an expression's syntax tree, estimated from its text: the parser recurses and must not get a deeper one.
 
-/// One bracket, or the whole text.
+/// An open bracket, or the whole text.
 #[derive(Default)]
 struct Level {
     /// Operators since the last separator.
     operators: usize,
-    /// Selections, calls and brackets of the current operand.
+    /// Selections, calls and brackets in the current operand.
     operand: usize,
     highest_operand: usize,
-    /// The highest part that a separator has ended.
+    /// The greatest height of a part that ended with a separator.
     highest: usize,
 }
 
@@ -30,7 +30,7 @@ impl Level {
     }
 }
 
-/// An upper bound of the height, but for conditionals and logical operators, whose operands stand side by side.
+/// Returns an upper bound of the height, except for conditionals and logical operators, whose operands are siblings.
 pub(super) fn height(source: &str) -> usize {
     let bytes = source.as_bytes();
     let mut levels = Vec::new();
@@ -82,7 +82,7 @@ pub(super) fn height(source: &str) -> usize {
     level.height()
 }
 
-/// The quotes that a string begins and ends with.
+/// Returns the quotes that delimit a string.
 fn quotes(bytes: &[u8], at: usize) -> &[u8] {
     let three = &bytes[at..bytes.len().min(at + 3)];
     if three.len() == 3 && three.iter().all(|byte| *byte == bytes[at]) { three } else { &bytes[at..=at] }

@@ -1,9 +1,8 @@
-//! What an evaluation takes, counted while it runs.
+//! Runtime cost limit of CEL evaluations.
 //!
-//! A bound that is known beforehand is not enough: `split`, `replace` and `+` make values that are larger than
-//! anything in the variables. So the tree that is evaluated pays: each round of a loop for the nodes in it (`@round`),
-//! and each value that something is made of for its size (`@weigh`), before it is made. The tree that is checked,
-//! estimated and shown stays as it was written.
+//! A static bound is not sufficient: `split`, `replace` and `+` create values larger than any variable. The evaluated tree is therefore
+//! instrumented: each round of a loop is charged for its nodes (`@round`), and each operand of a computed value for its size (`@weigh`),
+//! before the value is created. The tree that is checked and estimated stays as written.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,13 +15,13 @@ use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
 use super::children;
 
-/// What one evaluation may spend: a quarter of a million steps, or ten megabytes of text.
+/// Budget of one evaluation: a quarter of a million steps, or ten megabytes of text.
 const MOST: u64 = 1_000_000;
 const OF_A_NODE: u64 = 4;
 const OF_AN_ELEMENT: u64 = 2;
 const BYTES_FOR_ONE: u64 = 10;
 
-/// What stands before a dot and is no value.
+/// Identifiers before a dot that are not values.
 const NAMESPACES: &[&str] =
     &["base64", "cidr", "format", "ip", "jsonpatch", "lists", "math", "optional", "sets", "strings"];
 
@@ -30,7 +29,7 @@ thread_local! {
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Runs `evaluation` on this thread; nothing if it ran out of what it may spend.
+/// Runs `evaluation` on this thread; `None` if it exceeds its budget.
 pub fn within<T>(evaluation: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(Some(MOST));
     let result = evaluation();
@@ -53,7 +52,7 @@ fn size(value: &Cel) -> u64 {
     match value {
         Cel::String(text) => count(text.len()) / BYTES_FOR_ONE,
         Cel::Bytes(bytes) => count(bytes.len()) / BYTES_FOR_ONE,
-        // Texts in it are shared until something is made of them.
+        // Texts inside are shared until a new value is computed from them.
         Cel::List(items) => items.iter().fold(0, |sum, item| {
             sum + OF_AN_ELEMENT
                 + if let Cel::String(text) = item { count(text.len()) / BYTES_FOR_ONE } else { 0 }
@@ -63,7 +62,7 @@ fn size(value: &Cel) -> u64 {
     }
 }
 
-/// The functions that pay, and those whose results can be far larger than what they are made of.
+/// Adds the charging functions, and replacements for functions whose results can be far larger than their arguments.
 pub fn add_to(library: &mut Context<'_>) {
     library.add_function("@round", |cost: i64, goes_on: Cel| -> Result<Cel, ExecutionError> {
         spend(cost.unsigned_abs())?;
@@ -112,7 +111,7 @@ fn split(This(text): This<Arc<String>>, Arguments(args): Arguments) -> Result<Ce
     Ok(Cel::List(Arc::new(parts.into_iter().map(|part| Cel::String(Arc::new(part.to_owned()))).collect())))
 }
 
-/// At most so many parts, of one character each but the last.
+/// Splits into at most `most` parts, of one character each but the last.
 fn characters(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next().filter(|_| parts.len() < most) {
@@ -146,7 +145,7 @@ fn spend_bytes(bytes: usize) -> Result<(), ExecutionError> {
     spend(u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_FOR_ONE)
 }
 
-/// The same expression, paying as it goes.
+/// Returns the expression with charges inserted.
 pub fn metered(node: &IdedExpr) -> IdedExpr {
     let all = |nodes: &[IdedExpr]| nodes.iter().map(metered).collect::<Vec<_>>();
     let expr = match &node.expr {
@@ -156,7 +155,7 @@ pub fn metered(node: &IdedExpr) -> IdedExpr {
                 target: written.target.as_deref().map(|target| Box::new(metered(target))),
                 args: all(&written.args),
             };
-            // A list that a loop gathers has been paid for by its rounds.
+            // The rounds of a loop have already been charged for its result list.
             let gathers =
                 matches!(&written.args[..], [so_far, ..] if is_ident(so_far, |name| name == "@result"));
             if written.func_name == operators::ADD && !gathers || is_function(&written.func_name) {
@@ -205,7 +204,7 @@ pub fn metered(node: &IdedExpr) -> IdedExpr {
     IdedExpr { id: node.id, expr }
 }
 
-/// Operators have names that nobody can write; ours begin with `@`.
+/// Whether a name is a function: operators have names that cannot be written, the internal functions begin with `@`.
 fn is_function(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
 }
@@ -214,7 +213,7 @@ fn is_ident(node: &IdedExpr, which: impl Fn(&str) -> bool) -> bool {
     matches!(&node.expr, Expr::Ident(name) if which(name))
 }
 
-/// How many nodes a round evaluates by itself; loops in it pay for their own.
+/// Number of nodes that one round evaluates; nested loops are charged separately.
 fn own_nodes(node: &IdedExpr) -> u64 {
     match &node.expr {
         Expr::Comprehension(loops) => 1 + own_nodes(&loops.iter_range),

@@ -1,11 +1,11 @@
-//! Expressions of the Common Expression Language: rules of CRDs and of admission policies.
+//! Common Expression Language: rules of CRDs and of admission policies.
 //!
-//! The interpreter and the Kubernetes libraries come from `kube-cel`; this adds what they leave out: the
-//! static check (`check`), a budget (`meter`), macros (`rewrite`), optional field selection, and the words
-//! of Kubernetes for what goes wrong. What cannot be evaluated is an error, never a pass.
+//! The interpreter and the Kubernetes libraries come from `kube-cel`. This module adds the static check (`check`), a budget (`meter`),
+//! macros (`rewrite`), optional field selection, and the error texts of Kubernetes. An expression that cannot be evaluated is an error,
+//! never a pass.
 //!
-//! Always true: evaluating an [`Expression`] ends and stays small, because its cost is bounded before it starts and
-//! counted while it runs.
+//! Invariant: evaluating an [`Expression`] ends and uses bounded memory, because its cost is bounded before it starts and counted while it
+//! runs.
 
 pub mod check;
 pub mod cost;
@@ -25,22 +25,21 @@ use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use kube_cel::cel::parser::Parser;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 
-/// Brackets and conditionals nested deeper than this are refused before they are parsed: the parser
-/// recurses.
+/// Maximum nesting of brackets and conditionals, checked before parsing because the parser recurses.
 const MAX_NESTING: usize = 40;
 const MAX_LENGTH: usize = 20_000;
-/// Trees deeper than this are refused: everything that walks them recurses.
+/// Maximum depth of a tree: all walks recurse.
 const MAX_DEPTH: usize = 150;
-/// Texts of more than this height are refused before they are parsed. The estimate lies above [`MAX_DEPTH`] because it
-/// counts the operands of one operator as if they were nested.
+/// Maximum estimated height, checked before parsing. Larger than [`MAX_DEPTH`] because the estimate counts the operands of one operator as
+/// if they were nested.
 const MAX_HEIGHT: usize = 2 * MAX_DEPTH;
-/// Longer expressions are parsed on a stack of their own.
+/// Longer expressions are parsed on a separate stack.
 const SHORT: usize = 200;
-/// Twice what the deepest accepted expression takes in a build without optimisation.
+/// Twice the stack of the deepest accepted expression in an unoptimised build.
 const DEEP_STACK: usize = 64 << 20;
-/// Trees deeper than this are evaluated there, too: the interpreter recurses, with large frames.
+/// Deeper trees are also evaluated on a separate stack: the interpreter recurses, with large frames.
 const SHALLOW: usize = 25;
-/// Steps that one evaluation may take.
+/// Maximum number of steps of one evaluation.
 const MAX_STEPS: u64 = 20_000_000;
 
 /// All functions, without variables.
@@ -64,7 +63,7 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
     library
 });
 
-/// Keys or indices with their values: what macros of two variables go over.
+/// Returns keys or indices with their values, for macros with two variables.
 fn pairs(container: Cel) -> Result<Cel, ExecutionError> {
     let pair = |key: Cel, value: Cel| Cel::List(Arc::new(vec![key, value]));
     let all = match container {
@@ -88,18 +87,18 @@ fn sort_by(list: Arc<Vec<Cel>>, keys: Arc<Vec<Cel>>) -> Result<Cel, ExecutionErr
     Ok(Cel::List(Arc::new(both.into_iter().map(|(_, item)| item.clone()).collect())))
 }
 
-/// An expression that has been parsed.
+/// A parsed expression.
 #[derive(Debug)]
 pub struct Expression {
     pub source: Box<str>,
     root: IdedExpr,
-    /// The same, as it is evaluated.
+    /// The instrumented tree that is evaluated.
     metered: IdedExpr,
     deep: bool,
 }
 
 impl Expression {
-    /// Whether this is just a field, at any depth, of one of `roots`.
+    /// Whether the expression is only a field, at any depth, of one of `roots`.
     pub fn reads_field_of(&self, roots: &[&str]) -> bool {
         let mut here = &self.root.expr;
         while let Expr::Select(select) = here {
@@ -108,7 +107,7 @@ impl Expression {
         matches!(here, Expr::Ident(name) if roots.contains(&name.as_str()))
     }
 
-    /// Parses; the error is what Kubernetes prints after `compilation failed: `.
+    /// Parses an expression; the error is the text that Kubernetes prints after `compilation failed: `.
     pub fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING || height::height(source) > MAX_HEIGHT {
             return Err(too_deep(source));
@@ -123,7 +122,7 @@ impl Expression {
     }
 
     fn parse_here(source: &str) -> Result<Self, String> {
-        // The parser is generated code of another project: should it panic, the expression is refused.
+        // The parser is generated third-party code: a panic in it is a parse error.
         let parsed =
             catch_unwind(AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(source)));
         match parsed {
@@ -176,7 +175,7 @@ impl Expression {
     }
 }
 
-/// Runs `work` on a thread with a stack of this size; `None` if it panicked. The error is that no thread could be started.
+/// Runs `work` on a thread with this stack size; `None` if it panicked. An error means that the thread could not be started.
 fn on_stack<T: Send>(size: usize, work: impl FnOnce() -> T + Send) -> io::Result<Option<T>> {
     std::thread::scope(|threads| {
         let builder = std::thread::Builder::new().name("cel".to_owned()).stack_size(size);
@@ -184,25 +183,25 @@ fn on_stack<T: Send>(size: usize, work: impl FnOnce() -> T + Send) -> io::Result
     })
 }
 
-/// The server's fault and not the expression's.
+/// An error of the server, not of the expression.
 fn no_thread(error: &io::Error) -> String {
     format!("internal error: the server cannot start a thread for the expression ({error}); try again later")
 }
 
-/// Why there is no result.
+/// Why an evaluation has no result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It would take more steps than allowed.
+    /// It would exceed the step limit.
     TooExpensive,
     Error(String),
 }
 
-/// A scope on top of the libraries, to add variables to.
+/// Returns a scope above the libraries, for variables.
 pub fn scope() -> Context<'static> {
     LIBRARY.new_inner_scope()
 }
 
-/// What the interpreter complains about, as cel-go words it.
+/// Returns the text of cel-go for an error.
 fn words(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
@@ -231,7 +230,7 @@ fn unreadable(source: &str) -> String {
     complaint(source, 0, "Syntax error: the expression cannot be parsed")
 }
 
-/// How deep a tree is.
+/// Returns the depth of a tree.
 fn depth(node: &IdedExpr) -> usize {
     1 + children(node).into_iter().map(depth).max().unwrap_or_default()
 }
@@ -256,7 +255,7 @@ fn children(node: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// How deep brackets and conditionals nest, at most.
+/// Returns an upper bound of the nesting of brackets and conditionals.
 fn nesting(source: &str) -> usize {
     let (mut depth, mut deepest, mut conditionals) = (0usize, 0usize, 0usize);
     for c in source.chars() {
@@ -271,7 +270,7 @@ fn nesting(source: &str) -> usize {
     deepest.max(conditionals / 2)
 }
 
-/// An upper bound of the steps of an evaluation in which no range is longer than `largest`.
+/// Upper bound of the steps of an evaluation in which no range is longer than `largest`.
 fn steps(node: &IdedExpr, largest: u64) -> u64 {
     let sum = |nodes: &[&IdedExpr]| -> u64 {
         nodes.iter().fold(1u64, |total, node| total.saturating_add(steps(node, largest)))
@@ -285,7 +284,7 @@ fn steps(node: &IdedExpr, largest: u64) -> u64 {
     sum(&[&loops.iter_range, &loops.accu_init, &loops.result]).saturating_add(once.saturating_mul(rounds))
 }
 
-/// `ERROR: <input>:1:5: ...` with the line and a caret, for a byte offset.
+/// Formats an error at a byte offset: `ERROR: <input>:1:5: ...` with the line and a caret.
 pub fn complaint(source: &str, offset: usize, text: &str) -> String {
     let before = source.get(..offset).unwrap_or(source);
     let line = before.matches('\n').count() + 1;

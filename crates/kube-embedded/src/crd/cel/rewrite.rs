@@ -1,4 +1,4 @@
-//! Macros that the parser does not know, spelled out in terms of what the interpreter can do.
+//! Expands macros that the parser does not support into expressions that the interpreter does.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, ListExpr, LiteralValue,
@@ -52,11 +52,11 @@ fn rewrite_call(written: CallExpr) -> Expr {
     let mut args: Vec<IdedExpr> = written.args.into_iter().map(rewrite).collect();
     let call_name = written.func_name;
     match call_name.as_str() {
-        // The interpreter's own `a.?b` fails where `a[?'b']` gives none.
+        // The interpreter's `a.?b` fails where `a[?'b']` returns none.
         operators::OPT_SELECT => {
             return Expr::Call(CallExpr { func_name: operators::OPT_INDEX.to_owned(), target, args });
         }
-        // l.sortBy(x, key)
+        // `l.sortBy(x, key)`
         "sortBy" if target.is_some() && args.len() == 2 => {
             if let Expr::Ident(name) = &args[0].expr {
                 let name = name.clone();
@@ -66,7 +66,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 return call("@sortBy", vec![list, keys]);
             }
         }
-        // m.all(k, v, p): over the pairs of a map or list
+        // `m.all(k, v, p)`: over the pairs of a map or list
         "all" | "exists" | "existsOne" | "exists_one" | "transformList"
             if target.is_some() && (args.len() == 3 || args.len() == 4) =>
         {
@@ -85,7 +85,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 };
             }
         }
-        // o.optMap(x, body): o.hasValue() ? optional.of(body with x = o.value()) : optional.none()
+        // `o.optMap(x, body)`: `o.hasValue() ? optional.of(body with x = o.value()) : optional.none()`
         "optMap" | "optFlatMap" if target.is_some() && args.len() == 2 => {
             if let Expr::Ident(name) = &args[0].expr {
                 let name = name.clone();
@@ -146,7 +146,7 @@ fn accumulate(
     }))
 }
 
-/// `all`, `exists` and `existsOne` over pairs.
+/// Expands `all`, `exists` and `existsOne` over pairs.
 fn quantify(name: &str, pairs: IdedExpr, body: IdedExpr) -> Expr {
     let so_far = || ident("@result");
     let boolean = |value: bool| literal(LiteralValue::Boolean(value.into()));
@@ -172,7 +172,7 @@ fn quantify(name: &str, pairs: IdedExpr, body: IdedExpr) -> Expr {
     }
 }
 
-/// A list of `body` for every element that passes the filter.
+/// Expands to a list of `body` for every element that passes the filter.
 fn collect(variable: String, range: IdedExpr, body: IdedExpr, filter: Option<IdedExpr>) -> Expr {
     let one = node(Expr::List(ListExpr::new(vec![body])));
     let mut step = call(operators::ADD, vec![ident("@result"), one]);
@@ -184,7 +184,7 @@ fn collect(variable: String, range: IdedExpr, body: IdedExpr, filter: Option<Ide
     accumulate(variable, range, node(Expr::List(ListExpr::default())), always, step, result)
 }
 
-/// `optional.of(...)`
+/// Calls a function of the library `optional`.
 fn function(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     method(node(Expr::Ident("optional".to_owned())), name, args)
 }
@@ -193,7 +193,7 @@ fn method(target: IdedExpr, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     node(Expr::Call(CallExpr { func_name: name.to_owned(), target: Some(Box::new(target)), args }))
 }
 
-/// A loop over nothing, whose accumulator is the variable.
+/// Binds a variable: a loop over an empty list, whose accumulator is the variable.
 fn bind(name: String, init: IdedExpr, body: IdedExpr) -> Expr {
     Expr::Comprehension(Box::new(ComprehensionExpr {
         iter_range: node(Expr::List(ListExpr::default())),

@@ -1,4 +1,4 @@
-//! The rules of a schema, compiled once, and their evaluation over an object.
+//! The compiled CEL rules of a schema, and their evaluation on an object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::crd::paths;
 use crate::crd::schema::{Additional, Rule, Schema};
 use crate::field::{Complaint, FieldError, FieldErrors, Path};
 
-/// All rules of one object may take this long together; then the object is refused.
+/// Time limit of all rules of one object; exceeding it refuses the object.
 const DEADLINE: Duration = Duration::from_secs(2);
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// The compiled rules at one node of a schema and below. Branches without rules are absent.
+/// The compiled rules of a schema node and its descendants. Branches without rules are absent.
 #[derive(Debug, Default)]
 pub struct Rules {
     here: Vec<Compiled>,
@@ -30,7 +30,7 @@ pub struct Rules {
 #[derive(Debug)]
 struct Compiled {
     rule: Rule,
-    /// Or why it does not compile. Acceptance refuses such CRDs; one that got in refuses objects.
+    /// The compiled rule, or its error. Validation refuses such CRDs; if one was stored, its objects are refused.
     program: Result<Expression, String>,
     message: Option<Expression>,
     uses_old: bool,
@@ -38,7 +38,7 @@ struct Compiled {
 }
 
 impl Rules {
-    /// `None` when there are no rules at all.
+    /// `None` if the schema has no rules.
     pub fn compile(schema: &Schema) -> Option<Self> {
         if !schema.has_rules() {
             return None;
@@ -57,8 +57,8 @@ impl Rules {
         })
     }
 
-    /// Complaints about an object. `old` is its state before an update; complaints that only repeat what
-    /// was already accepted go to `warnings`.
+    /// Evaluates the rules on an object. `old` is its state before an update; violations that the old object already had are added to
+    /// `warnings`.
     pub fn check(
         &self,
         object: &Value,
@@ -105,13 +105,13 @@ impl Compiled {
         }
     }
 
-    /// What a complaint calls the rule.
+    /// The text that names the rule in errors.
     fn name(&self) -> &str {
         if self.rule.message.is_empty() { self.rule.rule.trim() } else { self.rule.message.trim() }
     }
 }
 
-/// Where the walk stands.
+/// Position of the walk.
 struct Spot<'a> {
     value: &'a Value,
     old: Option<&'a Value>,
@@ -121,7 +121,7 @@ struct Spot<'a> {
     history: History<'a>,
 }
 
-/// What can be compared with the old object: this node, or else the nearest one above.
+/// New and old value for comparison: of this node, or of the nearest ancestor.
 #[derive(Clone, Copy)]
 struct History<'a> {
     current: Option<(&'a Value, &'a Value)>,
@@ -144,7 +144,7 @@ impl<'a> History<'a> {
 struct Run<'w> {
     largest: usize,
     until: Instant,
-    /// No further rules are run.
+    /// Whether the limits are exceeded and no further rules are run.
     exhausted: bool,
     errors: FieldErrors,
     warnings: &'w mut Vec<String>,
@@ -296,7 +296,7 @@ fn message_text(value: Cel) -> Option<String> {
     (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
 }
 
-/// The root of an object has no name; Go prints that as `<nil>`.
+/// Formats an empty path as `<nil>`, as Go does for the root of an object.
 fn named(path: Path) -> Path {
     if path.as_str().is_empty() { Path::new("<nil>") } else { path }
 }

@@ -1,6 +1,6 @@
-//! JSON as CEL sees it, typed by a schema.
+//! Conversion of JSON to CEL values, typed by a schema.
 //!
-//! Names of fields are escaped so that they can be written in an expression; keys of maps are not.
+//! Field names are escaped so that expressions can contain them; map keys are not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::crd::schema::{Additional, Schema};
 
-/// Words of the language that a field may be called.
+/// Reserved words that can be field names.
 #[rustfmt::skip]
 const RESERVED: &[&str] = &[
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if",
     "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
 ];
 
-/// A field's name as expressions write it; `None` for names that cannot be written at all.
+/// Escapes a field name for use in expressions; `None` for names that cannot be escaped.
 pub fn escape(name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/');
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(plain) {
@@ -32,7 +32,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__"))
 }
 
-/// A value without a schema: what admission policies see.
+/// Converts a value without a schema, for admission policies.
 pub fn untyped(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -53,7 +53,7 @@ fn map(entries: impl Iterator<Item = (String, Cel)>) -> Cel {
     Cel::Map(Map { map: Arc::new(map) })
 }
 
-/// A value of a custom resource. Fields that the schema does not know are not there.
+/// Converts a value of a custom resource. Unknown fields are omitted.
 pub fn typed(value: &Value, schema: &Schema, resource: bool) -> Cel {
     match value {
         Value::Object(fields) => {
@@ -102,7 +102,7 @@ static TIMESTAMP: LazyLock<Program> =
 static DURATION: LazyLock<Program> =
     LazyLock::new(|| Program::compile("duration(text)").expect("an expression of ours compiles"));
 
-/// Times are made by the interpreter itself, which keeps their types to itself.
+/// Calls the interpreter to create times, because their types are private.
 fn call(program: &Program, text: &str) -> Cel {
     let mut context = Context::default();
     let plain = Cel::String(Arc::new(text.to_owned()));
@@ -110,7 +110,7 @@ fn call(program: &Program, text: &str) -> Cel {
     program.execute(&context).unwrap_or(plain)
 }
 
-/// The size of the largest list or map in a computed value.
+/// Size of the largest list or map in a computed value.
 pub fn largest_computed(value: &Cel) -> usize {
     match value {
         Cel::List(items) => items.iter().map(largest_computed).max().unwrap_or_default().max(items.len()),
@@ -119,7 +119,7 @@ pub fn largest_computed(value: &Cel) -> usize {
     }
 }
 
-/// The size of the largest list, map or text below, which bounds the cost of loops.
+/// Size of the largest list or map, which bounds the cost of loops.
 pub fn largest(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(largest).max().unwrap_or_default().max(items.len()),

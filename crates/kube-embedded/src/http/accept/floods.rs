@@ -24,9 +24,9 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Streams of one connection, as its SETTINGS say.
+/// Concurrent streams per connection, as announced in SETTINGS.
 const MOST_STREAMS: usize = 1000;
-/// How long an attack may go on before the test fails.
+/// Timeout after which the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -38,7 +38,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// HPACK: `:method` POST, `:scheme` http, `:path` of this length at most 126, `:authority` a.
+/// HPACK: `:method` POST, `:scheme` http, `:path` of at most 126 bytes, `:authority` a.
 fn head(path: &str) -> Vec<u8> {
     let mut head = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
     head.extend(path.as_bytes());
@@ -46,7 +46,7 @@ fn head(path: &str) -> Vec<u8> {
     head
 }
 
-/// A string of HPACK, not compressed.
+/// Encodes an HPACK string without compression.
 fn hpack_string(text: &[u8]) -> Vec<u8> {
     let mut encoded = Vec::new();
     match u8::try_from(text.len()) {
@@ -65,10 +65,10 @@ fn hpack_string(text: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// Frames after the head of a stream.
+/// Returns the frames that follow the head of a stream.
 type Fault<'a> = &'a dyn Fn(u32) -> Vec<u8>;
 
-/// The ids of a client's streams.
+/// Stream ids of a client.
 fn streams(count: u32) -> impl Iterator<Item = u32> {
     (0..count).map(|n| 2 * n + 1)
 }
@@ -88,7 +88,7 @@ impl Drop for Running {
     }
 }
 
-/// A server on its own runtime threads: `/wait` is never answered, everything else is once its body has arrived.
+/// Starts a server on its own runtime threads: `/wait` is never answered, other paths are when their body is complete.
 async fn serve() -> (SocketAddr, Arc<Seen>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,7 +121,7 @@ async fn serve() -> (SocketAddr, Arc<Seen>) {
     (address, seen)
 }
 
-/// Another client that asks all the time; it panics when it is not answered.
+/// Starts another client that sends requests continuously; it panics when it gets no response.
 fn bystander(address: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
@@ -142,22 +142,22 @@ fn bystander(address: SocketAddr) -> JoinHandle<()> {
     })
 }
 
-/// How an attack ended.
+/// Result of an attack.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Whether the server closed the connection.
     ended: bool,
-    /// The code of its GOAWAY.
+    /// Error code of the GOAWAY frame.
     goaway: Option<u32>,
-    /// `RST_STREAM` frames that it sent.
+    /// Number of `RST_STREAM` frames from the server.
     resets: usize,
-    /// HEADERS frames that it sent.
+    /// Number of HEADERS frames from the server.
     answers: usize,
-    /// Bytes that it took.
+    /// Bytes that the server accepted.
     written: usize,
 }
 
-/// Sends the pieces on a new HTTP/2 connection while it reads what the server says, or does not.
+/// Sends the chunks on a new HTTP/2 connection, reading the server's frames or not.
 async fn attack(address: SocketAddr, pieces: impl Iterator<Item = Vec<u8>> + Send, reads: bool) -> Outcome {
     let socket = TcpSocket::new_v4().unwrap();
     if !reads {
@@ -194,7 +194,7 @@ async fn attack(address: SocketAddr, pieces: impl Iterator<Item = Vec<u8>> + Sen
     let greeting = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])].concat();
     for piece in std::iter::once(greeting).chain(pieces) {
         assert!(began.elapsed() < PATIENCE, "the attack goes on after {} bytes", outcome.written);
-        // A server that takes nothing more has stopped the attack.
+        // A server that accepts no more bytes has stopped the attack.
         match timeout(Duration::from_secs(3), writer.write_all(&piece)).await {
             Ok(Ok(())) => outcome.written += piece.len(),
             Ok(Err(_)) => {
@@ -204,7 +204,7 @@ async fn attack(address: SocketAddr, pieces: impl Iterator<Item = Vec<u8>> + Sen
             Err(_) => break,
         }
     }
-    // What the server still has to say.
+    // Remaining frames of the server.
     if reads && let Ok(Ok(seen)) = timeout(Duration::from_secs(3), read).await {
         let Outcome { ended, goaway, resets, answers, .. } = seen;
         outcome = Outcome { ended: outcome.ended || ended, goaway, resets, answers, ..outcome };
@@ -212,7 +212,7 @@ async fn attack(address: SocketAddr, pieces: impl Iterator<Item = Vec<u8>> + Sen
     outcome
 }
 
-/// Nothing of an attack goes on, and it never had more requests than one connection may.
+/// Checks that the requests of the attack end, and never exceeded the limit of one connection.
 async fn check_end(seen: &Seen, bystander: JoinHandle<()>) {
     assert!(seen.most_running.load(Ordering::Relaxed) <= MOST_STREAMS + 10);
     let quiet = async {
@@ -239,7 +239,7 @@ async fn rapid_reset_ends_the_connection() {
         let cancel = frame(RST_STREAM, 0, id, &8_u32.to_be_bytes());
         [frame(HEADERS, END_HEADERS | END_STREAM, id, &head("/wait")), cancel].concat()
     });
-    // Many at once, so that they arrive together.
+    // Many frames at once, so that they arrive together.
     let pieces: Vec<_> = pieces.collect();
     let outcome = attack(address, pieces.chunks(500).map(<[_]>::concat), true).await;
     assert!(outcome.ended && outcome.written < 12 << 20, "{outcome:?}");
@@ -250,7 +250,7 @@ async fn rapid_reset_ends_the_connection() {
 async fn resets_that_the_client_makes_the_server_send_end_the_connection() {
     let (address, seen) = serve().await;
     let other = bystander(address);
-    // Frames that are errors of one stream.
+    // Frames that are stream errors.
     let window = |id, increment: u32| frame(WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
     let largest = 0x7fff_ffff;
     let faults: [(&str, u8, Fault<'_>); 3] = [
@@ -307,22 +307,22 @@ async fn floods_of_settings_and_pings_are_bounded_and_delay_nobody() {
     let other = bystander(address);
     for (name, one) in [("settings", frame(SETTINGS, 0, 0, &[])), ("ping", frame(PING, 0, 0, &[1; 8]))] {
         let burst = one.repeat(2_000);
-        // Acknowledgements that are not read are not collected: the server stops to read.
+        // Unread acknowledgements are not buffered: the server stops reading.
         let unread = attack(address, (0..2_000).map(|_| burst.clone()), false).await;
         assert!(unread.written < 16 << 20, "{name}: {unread:?}");
-        // Read, they cost no more than what the client sends.
+        // If they are read, they cost no more than the client's own traffic.
         let read = attack(address, (0..50).map(|_| burst.clone()), true).await;
         assert!(read.ended || read.written >= 50 * burst.len(), "{name}: {read:?}");
     }
     check_end(&seen, other).await;
 }
 
-/// The answer to what is sent over HTTP/1, until the server closes or says nothing more.
+/// Returns the response to raw HTTP/1 bytes, until the server closes or pauses.
 async fn answer(address: SocketAddr, sent: &[u8]) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
     let write = async {
-        let _ = writer.write_all(sent).await; // refused before it was sent as a whole
+        let _ = writer.write_all(sent).await; // the server may refuse before everything is sent
         std::future::pending::<()>().await;
     };
     let mut answer = Vec::new();
@@ -362,7 +362,7 @@ async fn requests_with_ambiguous_lengths_are_refused_or_read_in_one_way() {
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{lengths}: {answer}");
         assert!(!seen.paths.lock().iter().any(|path| path == "/hidden"), "{lengths}");
     }
-    // With both, the length says nothing, as RFC 9112 has it: what follows the chunks is the next request, whatever it says.
+    // With both headers the length is ignored, as in RFC 9112: the bytes after the last chunk are the next request.
     let request = "POST /first HTTP/1.1\r\nhost: a\r\ncontent-length: 60\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     let next = "GET /next HTTP/1.1\r\nhost: a\r\nx: \"POST /hidden HTTP/1.1\"\r\n\r\n";
     let answer = answer(address, format!("{request}{next}").as_bytes()).await;
@@ -382,7 +382,7 @@ async fn extreme_heads_are_refused() {
         let answer = answer(address, request.as_bytes()).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{request:.40}: {answer}");
     }
-    // The same over HTTP/2: in frames of 16 KB.
+    // The same over HTTP/2, in frames of 16 KB.
     let fields = |count: usize| [vec![0x00], hpack_string(b"x"), hpack_string(b"y")].concat().repeat(count);
     let many = [head("/many"), fields(50_000)].concat();
     let long = [vec![0x83, 0x86, 0x04], hpack_string(&vec![b'x'; 3 << 20]), vec![0x01, 1, b'a']].concat();

@@ -1,4 +1,4 @@
-//! Connections that are held without use, over sockets with paused time.
+//! Timeouts of unused connections, over sockets with paused time.
 
 use bytes::Bytes;
 use http_body_util::{Empty, Full};
@@ -9,7 +9,7 @@ use super::*;
 
 type Stop = tokio::sync::oneshot::Sender<()>;
 
-/// A server that answers `ok`, and what stops it.
+/// Starts a server that responds `ok`; the sender stops it.
 async fn serve(limits: ConnectionLimits) -> (SocketAddr, Stop) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -25,11 +25,11 @@ async fn serve(limits: ConnectionLimits) -> (SocketAddr, Stop) {
     (address, stop)
 }
 
-/// How many seconds of paused time it takes until the server closes the connection.
+/// Returns after how many seconds of paused time the server closes the connection.
 async fn closed_after(stream: &mut TcpStream) -> u64 {
     let began = Instant::now();
     let mut rest = Vec::new();
-    // A reset ends it as well.
+    // A reset counts as closing.
     let _ = stream.read_to_end(&mut rest).await;
     began.elapsed().as_secs()
 }
@@ -125,6 +125,6 @@ async fn peer_that_does_not_read_its_answer_is_disconnected() {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
     sleep(Duration::from_mins(1)).await;
     let mut taken = Vec::new();
-    let _ = stream.read_to_end(&mut taken).await; // a reset ends it as well
+    let _ = stream.read_to_end(&mut taken).await; // a reset counts as closing
     assert!(!taken.is_empty() && taken.len() < SIZE, "{}", taken.len());
 }

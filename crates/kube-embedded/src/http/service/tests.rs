@@ -13,7 +13,7 @@ use crate::store::Object;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A request of the platform on behalf of `user`, or of an administrator.
+/// Sends a request with impersonation of `user`, or as an administrator.
 async fn send(cluster: &Cluster, user: &str, method: &str, path: &str, body: &Value) -> Response<Body> {
     let mut request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
     if !user.is_empty() {
@@ -24,7 +24,7 @@ async fn send(cluster: &Cluster, user: &str, method: &str, path: &str, body: &Va
     cluster.service_as(User::admin()).oneshot(request).await.unwrap()
 }
 
-/// The group `testers` may do everything.
+/// Allows everything to the group `testers`.
 async fn allow_testers(cluster: &Cluster) {
     let group = "rbac.authorization.k8s.io";
     let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
@@ -64,7 +64,7 @@ async fn tenant_uses_ten_service_accounts_and_gets_one_share() {
         }
         let admitted = codes.iter().filter(|code| **code == 200).count();
         assert!((1..=4).contains(&admitted) && codes.last() == Some(&429), "{path}: {codes:?}");
-        // Another tenant, and a user who has no namespace, are not affected.
+        // Another tenant and a user without namespaces are not affected.
         for user in ["system:serviceaccount:good:sa", "jane"] {
             assert_eq!(send(&cluster, user, "GET", path, &Value::Null).await.status(), 200, "{user} {path}");
         }
@@ -100,7 +100,7 @@ async fn tenant_rewrites_objects_between_unread_lists_and_pins_no_more_than_hist
     }
     let pinned: usize = versions.iter().filter_map(Weak::upgrade).map(|object| object.bytes.len()).sum();
     assert!(pinned <= (64 << 20) + (OBJECTS + 2) * SIZE, "{pinned} bytes are pinned by {LISTS} unread lists");
-    // A list whose objects are gone breaks off; it never shows others.
+    // A list whose objects are superseded breaks off and never returns others.
     let mut lists = unread.into_iter();
     let first = lists.next().unwrap().into_body().collect().await;
     assert!(first.is_err(), "a list of superseded objects ends with an error");
@@ -124,10 +124,10 @@ async fn collection_of_large_objects_is_deleted_on_the_pool_and_of_small_ones_is
     }
     let response = send(&cluster, "", "DELETE", CONFIG_MAPS, &Value::Null).await;
     assert_eq!(response.status(), 200);
-    // The controller of root certificates may have made its own again.
+    // The root CA publisher may have created its ConfigMap again.
     let exists = |name: &str| cluster.store().get("configmaps", "default", name).is_some();
     assert!((0..20).all(|n| !exists(&format!("small-{n}"))));
-    // Larger than what is done inline; written past the API, which has no slot for it.
+    // Larger than the inline limit; written directly to the store, because the test's pool has no free slot.
     let key = crate::store::Key::new(&"configmaps".into(), "default", "large");
     let mut object = config_map("large", 100_000, "x");
     object["metadata"]["namespace"] = "default".into();
@@ -143,7 +143,7 @@ async fn collection_of_large_objects_is_deleted_on_the_pool_and_of_small_ones_is
         .unwrap();
     let response = cluster.service_as(User::admin()).oneshot(request).await.unwrap();
     let events = response.into_body().collect().await.unwrap().to_bytes();
-    // The last one: the root certificates may come before.
+    // The last event: the root CA ConfigMap may come before.
     let event = events.trim_ascii_end().split(|byte| *byte == b'\n').next_back().unwrap();
     let event: Value = serde_json::from_slice(event).unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(429)), "{event:#}");

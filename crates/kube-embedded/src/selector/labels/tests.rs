@@ -1,4 +1,4 @@
-//! Label selectors: grammar, refusals, and a naive evaluation to agree with.
+//! Tests of label selectors: grammar, errors, and agreement with a naive evaluation.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn the_object_form_means_the_same() {
 
 type Naive = fn(&BTreeMap<String, String>, &str, &str) -> bool;
 
-/// One requirement as text, with a naive evaluation of it.
+/// A requirement as text, with its naive evaluation.
 fn term() -> impl Strategy<Value = (String, Naive, String, String)> {
     let forms: Vec<(&str, Naive)> = vec![
         ("K=V", |l, k, v| l.get(k).is_some_and(|x| x == v)),

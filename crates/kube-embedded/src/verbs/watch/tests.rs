@@ -1,4 +1,4 @@
-//! The initial state of a watch, read slowly while objects change.
+//! Tests of the initial state of a watch, read slowly while objects change.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ async fn slow_client_sees_a_consistent_state_at_the_end_of_the_initial_events() 
         }
         told += 1;
         match told {
-            // On the first page, on one that is not read yet, and new ones before and behind.
+            // On the first page, on an unread page, and new objects before and after.
             100 => {
                 put(&cluster, "m0003", "new").await;
                 put(&cluster, "m0900", "new").await;
@@ -159,7 +159,7 @@ async fn watch_with_many_requirements_compares_few_of_them_between_yields() {
         assert_eq!(event["object"]["metadata"]["name"], expected);
         assert!(polls >= 20, "{polls}");
         if expected == "b" {
-            // The stream is behind by these events.
+            // The stream lags behind by these events.
             commit((0..700).map(|n| labelled(format!("c{n:03}"), json!({}))).collect()).await;
             commit(vec![labelled("d".to_owned(), json!({"zz": "z"}))]).await;
         }

@@ -1,4 +1,4 @@
-//! What differs between two values of a type.
+//! Comparison of two values of a type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::{
     node::{Form, Listing, Node},
 };
 
-/// The paths that one value has and the other has not, or that both have with different values.
+/// Paths that only one value has, or that both have with different values.
 #[derive(Default, Clone, Debug, PartialEq)]
 pub struct Difference {
     pub added: FieldSet,
@@ -19,7 +19,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Hangs what was found below a step into this level.
+    /// Adds the differences below an element to this level.
     fn push(&mut self, element: &Element, mark: Mark, below: Self) {
         self.added.push(element.clone(), mark == Mark::Added, below.added);
         self.modified.push(element.clone(), mark == Mark::Modified, below.modified);
@@ -27,7 +27,7 @@ impl Difference {
     }
 }
 
-/// What became of the value itself.
+/// The change of the value itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
     Same,
@@ -58,7 +58,7 @@ fn walk(
     let mut own = walk_as(node, form, old, new, out)?;
     if let (Some(old_value), Some(_)) = (old, new) {
         let old_form = node.form(Some(old_value));
-        // The form has changed, which only an open type allows: the value is looked at both ways.
+        // The form has changed, which only an open type allows: the value is compared in both forms.
         if std::mem::discriminant(&old_form) != std::mem::discriminant(&form)
             && walk_as(node, old_form, old, new, out)? == Mark::Modified
         {
@@ -101,7 +101,7 @@ fn walk_as(
             }
         }
     }
-    // A leaf; two empty lists or maps are one as well, so that null and empty differ.
+    // A leaf. Two empty lists or maps are leaves as well, so that null and empty differ.
     Ok(match (old, new) {
         (Some(old), Some(new)) if !same(old, new) => Mark::Modified,
         _ => Mark::Same,
@@ -126,7 +126,7 @@ fn walk_members(
         }
         Ok::<_, String>(())
     };
-    // In order: a set is built from its end.
+    // Sorted, because appending to a set is cheap.
     let names: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
     for name in names {
         visit(name, old.get(name), new.get(name))?;

@@ -1,4 +1,4 @@
-//! One step of a field's path: a member, a list element by its keys, by its value or by its place.
+//! One element of a field path: a member, or a list element by keys, value or index.
 
 use std::{cmp::Ordering, fmt};
 
@@ -15,7 +15,7 @@ pub enum Element {
     Key(Box<[(Box<str>, Value)]>),
     /// `v:"x"`: an element of a set.
     Value(Value),
-    /// `i:0`
+    /// `i:0`: an element of an atomic list, by index.
     Index(i64),
 }
 
@@ -24,7 +24,7 @@ impl Element {
         Self::Field(name.into())
     }
 
-    /// Reads `f:name` and its like. `None` for kinds of steps that are not known; they are passed over.
+    /// Parses `f:name` and the other forms. `None` for unknown kinds of elements, which are skipped.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         let (kind, rest) = match text.as_bytes() {
             [kind, b':', ..] => (*kind, &text[2..]),
@@ -46,7 +46,7 @@ impl Element {
         }))
     }
 
-    /// The other way: how it stands in `fieldsV1`.
+    /// Encodes the element for `fieldsV1`.
     pub fn encode(&self) -> String {
         match self {
             Self::Field(name) => format!("f:{name}"),
@@ -61,7 +61,7 @@ impl Element {
     }
 }
 
-/// As conflicts print it: `.image`, `[name="c"]`, `[="x"]`, `[0]`.
+/// Formats the element as in conflict messages: `.image`, `[name="c"]`, `[="x"]`, `[0]`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -136,7 +136,7 @@ impl PartialEq for Element {
 
 impl Eq for Element {}
 
-/// A total order over JSON: numbers (by value), strings, booleans, lists, maps, null.
+/// Total order of JSON values: numbers (by value), strings, booleans, lists, maps, null.
 pub fn compare(a: &Value, b: &Value) -> Ordering {
     fn rank(value: &Value) -> u8 {
         match value {

@@ -1,7 +1,7 @@
-//! A set of field paths, kept as a trie: what one manager owns.
+//! A set of field paths as a trie: the fields of one manager.
 //!
-//! Always true: steps are sorted and unique at each level, and no step is there that neither is a member
-//! nor leads to one. So two sets with the same paths are equal.
+//! Invariants: steps are sorted and unique at each level, and every step is a member or leads to one. Sets with the same paths are
+//! therefore equal.
 
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ pub struct FieldSet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub element: Element,
-    /// The path that ends here belongs to the set.
+    /// Whether the path that ends here is in the set.
     pub member: bool,
     pub below: FieldSet,
 }
@@ -36,7 +36,7 @@ impl FieldSet {
         Some(&self.steps[at])
     }
 
-    /// The step to member `name`; the same as [`step`](Self::step) without making an element.
+    /// Returns the step to member `name`, like [`step`](Self::step) without allocating an element.
     pub fn field(&self, name: &str) -> Option<&Step> {
         let order = |step: &Step| match &step.element {
             Element::Field(other) => other.as_ref().cmp(name),
@@ -56,7 +56,7 @@ impl FieldSet {
         set.step(last).is_some_and(|step| step.member)
     }
 
-    /// The set of just these paths.
+    /// Creates the set of these paths.
     pub fn of(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
@@ -83,7 +83,7 @@ impl FieldSet {
         }
     }
 
-    /// Adds one step, usually the greatest so far. Nothing happens if it would hold nothing.
+    /// Adds a step, usually the greatest so far. Empty steps are ignored.
     pub fn push(&mut self, element: Element, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
@@ -103,7 +103,7 @@ impl FieldSet {
         }
     }
 
-    /// The set of these steps, in any order.
+    /// Creates a set from steps in any order.
     pub fn from_steps(mut steps: Vec<Step>) -> Self {
         steps.sort_by(|a, b| a.element.cmp(&b.element));
         let mut set = Self::default();
@@ -130,7 +130,7 @@ impl FieldSet {
         })
     }
 
-    /// What is here and not in `other`, path by path: a parent in `other` does not take its children along.
+    /// Returns the paths that are not in `other`. A parent in `other` does not remove its children.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
@@ -140,7 +140,7 @@ impl FieldSet {
         })
     }
 
-    /// What is here and neither in `other` nor below something that is.
+    /// Returns the paths that are neither in `other` nor below a path in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
@@ -151,7 +151,7 @@ impl FieldSet {
         })
     }
 
-    /// One walk over both; `pick` decides about each element that occurs in either.
+    /// Walks both sets; `pick` decides about each element of either.
     fn combine(&self, other: &Self, pick: impl Fn(Option<&Step>, Option<&Step>) -> (bool, Self)) -> Self {
         let mut out = Self::default();
         let (mut left, mut right) = (self.steps.iter().peekable(), other.steps.iter().peekable());
@@ -172,7 +172,7 @@ impl FieldSet {
         }
     }
 
-    /// Calls `visit` with every path as it is printed: the members of a level, then what is below them.
+    /// Calls `visit` with every path in printing order: the members of a level, then the levels below.
     pub fn each_path(&self, visit: &mut impl FnMut(&[Element])) {
         self.each_below(&mut Vec::new(), visit);
     }
@@ -190,7 +190,7 @@ impl FieldSet {
         }
     }
 
-    /// `fieldsV1`
+    /// Encodes the set as `fieldsV1`.
     pub fn encode(&self) -> Value {
         let mut out = Map::new();
         for step in &self.steps {
@@ -206,12 +206,12 @@ impl FieldSet {
         Value::Object(out)
     }
 
-    /// Reads `fieldsV1`.
+    /// Decodes `fieldsV1`.
     pub fn decode(value: &Value) -> Result<Self, String> {
         Self::decode_node(value).map(|(below, _)| below)
     }
 
-    /// What is below, and whether the node itself is a member: said by `.`, or by having nothing below.
+    /// Decodes the children, and whether the node itself is a member: marked by `.`, or by having no children.
     fn decode_node(value: &Value) -> Result<(Self, bool), String> {
         let members = match value {
             Value::Object(members) => members,
@@ -235,7 +235,7 @@ impl FieldSet {
     }
 }
 
-/// `.spec.template.spec.containers[name="c"].image`
+/// Formats a path: `.spec.template.spec.containers[name="c"].image`.
 pub fn path_text(path: &[Element]) -> String {
     path.iter().map(ToString::to_string).collect()
 }

@@ -1,25 +1,23 @@
-//! What server-side apply does for objects that `kubectl apply` made before: their annotation with what
-//! was applied last lets `kubectl` take over its own fields, and is kept up to date.
+//! Migration from client-side apply: the last-applied annotation lets `kubectl` take over its own fields, and is kept up to date.
 
 use serde_json::Value;
 
 use super::{Context, compare::compare, fieldset::FieldSet, owned, updater::Conflict, validate};
 use crate::go;
 
-/// The only manager for whom this is done.
+/// The only manager with this migration.
 pub const KUBECTL: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// All annotations of an object together, keys and values.
+/// Maximum total size of an object's annotations, keys and values.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
-/// The conflicts that are not about what the annotation shows to be kubectl's own. All of them if there is
-/// no annotation that can be used.
+/// Returns the conflicts on fields that the annotation does not show to be kubectl's own; all conflicts if there is no usable annotation.
 pub fn remaining(ctx: &Context<'_>, live: &Value, conflicts: Vec<Conflict>) -> Vec<Conflict> {
     let Some(own) = own_fields(ctx, live) else { return conflicts };
     conflicts.into_iter().filter(|conflict| !own.has(&conflict.path)).collect()
 }
 
-/// What was applied last and has not changed since.
+/// Returns the fields of the last client-side apply that have not changed since.
 fn own_fields(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
     let text = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last: Value = serde_json::from_str(text).ok()?;
@@ -34,7 +32,7 @@ fn own_fields(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
     Some(set.difference(&difference.modified).difference(&difference.added).difference(&difference.removed))
 }
 
-/// Brings the annotation up to date, if the object has it.
+/// Updates the annotation if the object has it.
 pub fn refresh(object: &mut Value, body: &Value) {
     let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return };

@@ -1,8 +1,7 @@
-//! `metadata.managedFields`: who owns which fields since when.
+//! `metadata.managedFields`: the fields of each manager, with times.
 //!
-//! Always true of [`Managed`]: no two entries have the same identity. That is manager, operation and
-//! subresource, and for updates also the version, because one who applies keeps his entry when he changes
-//! to another version.
+//! Invariant of [`Managed`]: no two entries have the same identity. The identity is manager, operation and subresource, and for updates
+//! also the version: an applier keeps its entry when it changes to another version.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::fieldset::FieldSet;
 use crate::clock::rfc3339;
 
-/// So many entries of updates are kept apart.
+/// Maximum number of separate update entries.
 const MAX_UPDATES: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,13 +51,13 @@ impl Entry {
             && (self.operation == Operation::Apply || self.api_version == other.api_version)
     }
 
-    /// Equal for entries of the same identity.
+    /// Returns the identity of the entry.
     pub fn key(&self) -> Identity {
         let version = if self.operation == Operation::Apply { "" } else { self.api_version.as_str() };
         (self.manager.clone(), self.operation, self.subresource.clone(), version.to_owned())
     }
 
-    /// Sorts as Kubernetes sorts what it identifies managers by, which is a JSON text.
+    /// Returns the JSON text by which Kubernetes identifies and sorts managers.
     pub fn identity(&self) -> String {
         let mut text =
             format!("{{\"manager\":{},\"operation\":\"{}\"", json!(self.manager), self.operation.name());
@@ -128,14 +127,14 @@ impl Entry {
     }
 }
 
-/// All entries of an object.
+/// All managed-fields entries of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Managed {
     pub entries: Vec<Entry>,
 }
 
 impl Managed {
-    /// The entries of `object`.
+    /// Reads the entries of `object`.
     pub fn of(object: &Value) -> Result<Self, String> {
         Self::decode(&object["metadata"]["managedFields"])
     }
@@ -156,7 +155,7 @@ impl Managed {
         Ok(Self { entries })
     }
 
-    /// `metadata.managedFields`, in its order; `None` if there is nothing to tell.
+    /// Encodes `metadata.managedFields` in the order of Kubernetes; `None` if empty.
     pub fn encode(&self) -> Option<Value> {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
         entries.sort_by(|a, b| {
@@ -170,7 +169,7 @@ impl Managed {
         (!entries.is_empty()).then(|| entries.into_iter().map(Entry::encode).collect())
     }
 
-    /// Writes the entries into `object`, in place of what is there.
+    /// Replaces the entries of `object`.
     pub fn write(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         match self.encode() {
@@ -179,7 +178,7 @@ impl Managed {
         };
     }
 
-    /// Adds an entry, in place of the one with its identity.
+    /// Adds an entry, replacing the one with its identity.
     pub fn put(&mut self, entry: Entry) {
         match self.entries.iter_mut().find(|other| other.is(&entry)) {
             Some(other) => *other = entry,
@@ -196,7 +195,7 @@ impl Managed {
         self.entries.is_empty()
     }
 
-    /// Takes away what each of `lost` names from the entry of its owner, and entries that own nothing any more.
+    /// Removes the fields in `lost` from the entries of their owners, and entries that become empty.
     pub fn lose(&mut self, lost: &[(Entry, FieldSet)]) {
         let lost: HashMap<Identity, &FieldSet> = lost.iter().map(|(owner, set)| (owner.key(), set)).collect();
         if lost.is_empty() {
@@ -209,7 +208,7 @@ impl Managed {
         });
     }
 
-    /// Melts the oldest updates of each version into one `ancient-changes` until few enough remain.
+    /// Merges the oldest updates of each version into one `ancient-changes` entry until at most `MAX_UPDATES` remain.
     pub fn cap(&mut self) {
         let mut updates: Vec<&Entry> =
             self.entries.iter().filter(|entry| entry.operation == Operation::Update).collect();
@@ -249,7 +248,7 @@ impl Managed {
                 }
             });
             if bucket.key() == entry.key() {
-                // The bucket itself is the next oldest: its fields are in it already.
+                // The bucket itself is the next oldest: its fields are already included.
                 bucket.time = entry.time;
             } else {
                 bucket.time = entry.time;

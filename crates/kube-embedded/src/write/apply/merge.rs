@@ -1,4 +1,4 @@
-//! Merges what is applied into what is there.
+//! Merges an applied object into the live one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use super::{
     node::{Form, Listing, Node},
 };
 
-/// `live` with `body` merged into it. Nothing is removed by this; `None` if nothing at all remains.
+/// Merges `body` into `live`. Removes nothing; `None` if the result is empty.
 pub fn merge(node: Node<'_>, live: Value, body: &Value) -> Result<Option<Value>, String> {
     match node.form(Some(body)) {
         Form::Map => {
@@ -20,14 +20,14 @@ pub fn merge(node: Node<'_>, live: Value, body: &Value) -> Result<Option<Value>,
             let live = if let Value::Array(items) = live { items } else { Vec::new() };
             merge_items(list, live, body)
         }
-        // Where the body says null and leaves the form open, nothing but null can come out of it.
+        // A null in the body with an open type can only result in null.
         Form::Scalar(_) | Form::AtomicList | Form::AtomicMap => Ok(Some(body.clone())),
     }
 }
 
 fn merge_members(node: Node<'_>, live: Map<String, Value>, body: &Value) -> Result<Option<Value>, String> {
     let Some(body) = body.as_object().filter(|members| !members.is_empty()) else {
-        // Two empty maps are a leaf, so that null and empty stay apart.
+        // Two empty maps are a leaf, so that null and empty differ.
         return Ok(Some(if live.is_empty() { body.clone() } else { Value::Object(live) }));
     };
     let mut out = live;
@@ -43,8 +43,8 @@ fn merge_members(node: Node<'_>, live: Map<String, Value>, body: &Value) -> Resu
     Ok((!out.is_empty()).then_some(Value::Object(out)))
 }
 
-/// Elements that both have come in the body's order; what only the live list has stays where it was as far
-/// as that allows; what only the body has comes after what precedes it there.
+/// Merges list elements: shared elements in the body's order; live-only elements keep their position as far as possible; body-only elements
+/// follow their predecessor in the body.
 fn merge_items(list: Listing<'_>, live: Vec<Value>, body: &Value) -> Result<Option<Value>, String> {
     let items = body.as_array().map(Vec::as_slice).unwrap_or_default();
     if items.is_empty() {
@@ -54,7 +54,7 @@ fn merge_items(list: Listing<'_>, live: Vec<Value>, body: &Value) -> Result<Opti
     let body_at: BTreeMap<&Element, &Value> =
         body_items.iter().map(|(element, item)| (element, *item)).collect();
     let live_elements: Vec<Element> = list.elements(&live)?.into_iter().map(|(element, _)| element).collect();
-    // What is in the live list twice is not merged with the applied element but replaced by it.
+    // A duplicate of the live list is replaced by the applied element instead of merged.
     let mut live_at: BTreeMap<&Element, Option<usize>> = BTreeMap::new();
     for (at, element) in live_elements.iter().enumerate() {
         live_at.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
@@ -94,7 +94,7 @@ fn merge_items(list: Listing<'_>, live: Vec<Value>, body: &Value) -> Result<Opti
                 continue;
             }
             if body_at.contains_key(old) && shared.front().is_some_and(|next| *next != old) {
-                // Shared, but its turn comes later.
+                // Shared, but its position in the body comes later.
                 l += 1;
                 continue;
             }

@@ -1,16 +1,17 @@
-//! Server-side apply and the managed fields that every write keeps.
+//! Server-side apply, and the managed fields of all writes.
 //!
-//! Two doors. [`update`] follows every create, update and ordinary patch: it sees what has changed and
-//! writes down that the requester owns it now. [`apply`] merges what a manager applies into what is there,
-//! drops what that manager no longer applies, and refuses what others own. [`same`] tells a write that
-//! changes nothing.
+//! Entry points:
 //!
-//! When: [`update`] sees the decoded and defaulted object, before admission and before the kind's own
-//! preparation (`rules`, addresses, finalizers); what those change belongs to nobody. What [`apply`] returns
-//! may hold nulls and whatever the schema's loose scalars let pass: the caller decodes and defaults it, then
-//! goes on as with an update, or as with a create if there was no live object. Before storing, [`same`].
+//! - [`update`] runs for every create, update and ordinary patch: it compares the objects and makes the requester own the changes.
+//! - [`apply`] merges the object of a manager into the live one, removes fields that the manager no longer applies, and refuses conflicts
+//!   with other managers.
+//! - [`same`] detects a write that changes nothing.
 //!
-//! Elsewhere: which path is where in `/scale` ([`scale`]), what a subresource never owns ([`reset`]).
+//! [`update`] takes the decoded and defaulted object, before admission and before the preparation of the kind (`rules`, addresses,
+//! finalizers); their changes have no manager. The result of [`apply`] may contain nulls and unchecked scalars: the caller decodes and
+//! defaults it, then continues as for an update, or as for a create if there was no live object. Before storing, it calls [`same`].
+//!
+//! See also: paths in `/scale` ([`scale`]), fields that subresources never own ([`reset`]).
 
 mod compare;
 mod element;
@@ -44,27 +45,27 @@ use crate::{
     schema::types::TypeRef,
 };
 
-/// An object in another version of its kind, with its type there. `None`: the version is not served (any
-/// more), and who owned fields in it is forgotten.
+/// Converts an object to another version of its kind, returned with its type. `None`: the version is no longer served, and its entries are
+/// dropped.
 pub type Convert<'a> = dyn Fn(&Value, &str) -> Option<(Value, TypeRef<'a>)> + 'a;
 
-/// What both doors must know about the request.
+/// Request data for [`update`] and [`apply`].
 pub struct Context<'a> {
     /// The object's type in the request's version.
     pub ty: TypeRef<'a>,
-    /// A custom resource: what is not set is not there at all.
+    /// Whether this is a custom resource, whose unset fields are absent.
     pub custom: bool,
-    /// Of the request: `apps/v1`.
+    /// API version of the request: `apps/v1`.
     pub api_version: &'a str,
     pub kind: &'a str,
-    /// Who asks: the parameter `fieldManager`, or what is made of the `User-Agent`.
+    /// The manager: the parameter `fieldManager`, or derived from the `User-Agent`.
     pub manager: &'a str,
     /// Empty for the main resource.
     pub subresource: &'a str,
     pub now: Timestamp,
-    /// What this endpoint never lets anybody own.
+    /// Fields that this endpoint lets no manager own.
     pub reset: &'a Reset,
-    /// For entries in other versions than the request's.
+    /// Converts objects for entries in other versions than the request's.
     pub convert: &'a Convert<'a>,
 }
 
@@ -73,7 +74,7 @@ impl<'a> Context<'a> {
         Node::root(self.ty)
     }
 
-    /// The requester's entry, still owning nothing.
+    /// Returns an empty entry of the requester.
     fn entry(&self, operation: Operation) -> Entry {
         let manager = if self.manager.is_empty() { "unknown" } else { self.manager };
         Entry {
@@ -87,11 +88,11 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Writes `metadata.managedFields` of `new`, which is about to replace `live` (none on create).
+/// Writes `metadata.managedFields` of `new`, which is about to replace `live` (`None` on create).
 ///
-/// What the request itself says in `managedFields` counts on the main resource: nothing or null keeps the
-/// live entries, an empty list (but for custom resources) or one empty entry clears them. An object without entries stays without
-/// until somebody applies. This never fails: an object that does not fit its type loses its entries.
+/// On the main resource, `managedFields` in the request has an effect: absent or null keeps the live entries, an empty list (except for
+/// custom resources) or one empty entry clears them. An object without entries stays untracked until the first apply. Never fails: an
+/// object that does not match its type loses its entries.
 pub fn update(ctx: &Context<'_>, live: Option<&Value>, new: &mut Value) {
     let managed = entries_before(ctx, live, new);
     if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -105,14 +106,14 @@ pub fn update(ctx: &Context<'_>, live: Option<&Value>, new: &mut Value) {
     after.write(new);
 }
 
-/// The entries that a write starts from.
+/// Returns the entries before the write.
 fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Managed {
     let lived = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
     if !ctx.subresource.is_empty() {
         return lived();
     }
     let cleared = match new["metadata"]["managedFields"].as_array().map(Vec::as_slice) {
-        // Custom resources lose an empty list on the way in.
+        // Custom resources lose an empty list during decoding.
         Some([]) => !ctx.custom,
         Some([only]) => only.as_object().is_none_or(|entry| entry.values().all(Value::is_null)),
         _ => false,
@@ -123,10 +124,9 @@ fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Manag
     Managed::of(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(lived)
 }
 
-/// Merges `body` into `live` (none: it will be created) on behalf of the manager: the object with its new
-/// managed fields.
+/// Merges `body` into `live` (`None`: it will be created) on behalf of the manager; returns the object with its new managed fields.
 ///
-/// A `resourceVersion` in the body is the caller's to check. Conflicts are a 409 unless `force`d.
+/// The caller checks a `resourceVersion` in the body. Conflicts are a 409 error unless `force` is set.
 pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool) -> Result<Value> {
     check_kind(ctx, body)?;
     let managed = match live {
@@ -146,7 +146,7 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool)
 
     let before = live.map_or_else(|| Value::Object(Map::new()), without_entries);
     let managed = match live {
-        // What is there was never tracked: it belongs to whoever came before the first apply.
+        // Fields of an untracked object are assigned to the manager `before-first-apply`.
         Some(_) if managed.is_empty() => {
             let ctx = Context { manager: "before-first-apply", ..*ctx };
             updater::update(&ctx, &zero::object(&ctx), &before, managed)
@@ -175,8 +175,7 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool)
     Ok(object)
 }
 
-/// Whether two objects differ in nothing but the times of their managed fields. Then nothing is written,
-/// and the old times stay.
+/// Whether two objects differ at most in the times of their managed fields. Such a write is skipped, and the old times stay.
 pub fn same(old: &Value, new: &Value) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old == new };
     let alike = |a: &Map<String, Value>, b: &Map<String, Value>, except: &str| {
@@ -211,19 +210,19 @@ fn check_kind(ctx: &Context<'_>, body: &Value) -> Result<()> {
     if fits { Ok(()) } else { Err(ApiError::bad_request(format!("invalid object type: {}", gvk(body)))) }
 }
 
-/// `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`
+/// Formats group, version and kind: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`.
 fn gvk(object: &Value) -> String {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     let slash = if version.contains('/') { "" } else { "/" };
     format!("{slash}{version}, Kind={}", object["kind"].as_str().unwrap_or_default())
 }
 
-/// What Kubernetes answers where it has no particular status for a failure.
+/// The error of failures for which Kubernetes has no specific status.
 fn failed(message: String) -> ApiError {
     ApiError::new(500, "", message)
 }
 
-/// A copy of `object` without its managed fields, which may well be its larger part.
+/// Copies `object` without its managed fields, which may be its larger part.
 fn without_entries(object: &Value) -> Value {
     let Value::Object(members) = object else { return object.clone() };
     let copy = members.iter().map(|(name, value)| match value {

@@ -1,7 +1,7 @@
-//! A type as server-side apply sees it: scalar, list or map, whole or in parts.
+//! Types for server-side apply: scalar, list or map, atomic or granular.
 //!
-//! Four walks lean on this ([`super::validate`], [`super::merge`], [`super::compare`], [`super::prune`]).
-//! What a schema leaves open is deduced from the value: maps in parts, lists whole.
+//! Used by [`super::validate`], [`super::merge`], [`super::compare`] and [`super::prune`]. Types that a schema leaves open are deduced from
+//! the value: maps are granular, lists atomic.
 
 use serde_json::Value;
 
@@ -10,18 +10,18 @@ use crate::schema::types::{Field, List, ListMerge, Shape, TypeRef};
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
-/// A type, or the absence of one.
+/// A type, or its absence.
 #[derive(Clone, Copy)]
 pub enum Node<'a> {
-    /// `open`: something above lets unknown fields pass, so this does as well.
+    /// `open`: a parent preserves unknown fields, and so does this node.
     Typed { ty: TypeRef<'a>, open: bool },
     /// Deduced from the value.
     Deduced,
-    /// One opaque value, whatever it is.
+    /// One opaque value of any type.
     Opaque,
 }
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
     Numeric,
@@ -30,19 +30,19 @@ pub enum Scalar {
     Any,
 }
 
-/// How a node is walked, once its value is known.
+/// How a node is walked, given its value.
 #[derive(Clone, Copy)]
 pub enum Form<'a> {
     Scalar(Scalar),
-    /// A list or a map that is owned and replaced as one.
+    /// A list or map that is owned and replaced as a whole.
     AtomicList,
     AtomicMap,
-    /// A list whose elements are told apart by themselves or by their keys.
+    /// An associative list: elements are identified by value or by keys.
     List(Listing<'a>),
     Map,
 }
 
-/// A list in parts.
+/// An associative list.
 #[derive(Clone, Copy)]
 pub struct Listing<'a> {
     pub element: Node<'a>,
@@ -64,7 +64,7 @@ impl<'a> Node<'a> {
         Self::Typed { ty, open: open || preserves }
     }
 
-    /// How to walk `value`. Where the schema allows several forms and the value does not tell, it is a map.
+    /// Returns the form of `value`. If the schema allows several forms and the value does not decide, it is a map.
     pub fn form(self, value: Option<&Value>) -> Form<'a> {
         match self {
             Self::Typed { ty, .. } => match ty.shape() {
@@ -105,8 +105,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What stands under `name` in a map; `None` if the schema does not allow it.
-    /// What a key field stands for where it is left out: its default, or the zero that Go always writes.
+    /// Default of an omitted key field: the declared default, or the zero value if Go always encodes the field.
     fn key_default(self, name: &str) -> Option<Value> {
         let field = self.declared(name)?;
         let always_written = !field.pointer && !field.omitempty;
@@ -120,6 +119,7 @@ impl<'a> Node<'a> {
         })
     }
 
+    /// Returns the member `name` of a map; `None` if the schema does not allow it.
     pub fn member(self, name: &str) -> Option<Self> {
         let Self::Typed { ty, open } = self else {
             return Some(self);
@@ -136,12 +136,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The same for walks over what has been validated.
+    /// Like [`Self::member`], for values that have been validated.
     pub fn member_or_deduced(self, name: &str) -> Self {
         self.member(name).unwrap_or(Self::Deduced)
     }
 
-    /// What a list is made of.
+    /// Returns the type of list elements.
     pub fn element(self) -> Self {
         match self {
             Self::Typed { ty, .. } => ty.element().map_or(Self::Opaque, |element| self.below(element)),
@@ -149,7 +149,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What one step of an owned path leads to, without a value to look at.
+    /// Returns the node behind one element of an owned path, without a value.
     pub fn follow(self, element: &Element) -> Option<Self> {
         match (element, self.form(None)) {
             (Element::Field(name), Form::Map) => self.member(name),
@@ -158,7 +158,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Maps that a schema leaves entirely open were never tracked as one.
+    /// Whether the schema leaves the node entirely open. Such maps were never tracked as one field.
     pub fn is_free_form(self) -> bool {
         match self {
             Self::Deduced => true,
@@ -174,7 +174,7 @@ impl<'a> Node<'a> {
 }
 
 impl Listing<'_> {
-    /// By what `item` is known in this list.
+    /// Returns the identity of `item` in this list.
     pub fn element_of(&self, item: &Value) -> Result<Element, String> {
         if self.keys.is_empty() {
             return match item {
@@ -211,7 +211,7 @@ impl Listing<'_> {
         Ok(Element::Key(keys.into()))
     }
 
-    /// All items with what they are known by.
+    /// Returns all items with their identities.
     pub fn elements<'v>(&self, items: &'v [Value]) -> Result<Vec<(Element, &'v Value)>, String> {
         let known = |(i, item)| match self.element_of(item) {
             Ok(element) => Ok((element, item)),

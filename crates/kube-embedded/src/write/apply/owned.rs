@@ -1,4 +1,4 @@
-//! Which fields a value mentions: the set that an applier of it owns.
+//! The field set of a value: the fields that its applier owns.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use super::{
     node::{Form, Node},
 };
 
-/// All leaves of `value`, its list elements and its map keys.
+/// Returns all leaves of `value`, its list elements and its map keys.
 pub fn field_set(node: Node<'_>, value: &Value) -> FieldSet {
     below(node, value).0
 }
 
-/// What is below, and whether the value itself counts.
+/// Returns the field set below, and whether the value itself is a leaf.
 fn below(node: Node<'_>, value: &Value) -> (FieldSet, bool) {
     let mut set = FieldSet::default();
     match node.form(Some(value)) {
@@ -40,7 +40,7 @@ fn below(node: Node<'_>, value: &Value) -> (FieldSet, bool) {
             let twice: BTreeSet<_> =
                 known.iter().map(|(element, _)| element).filter(|e| !seen.insert(*e)).collect();
             for (element, item) in &known {
-                // What is there twice is owned as a whole.
+                // Duplicates are owned as a whole.
                 let children =
                     if twice.contains(element) { FieldSet::default() } else { below(list.element, item).0 };
                 set.push(element.clone(), true, children);
@@ -50,7 +50,7 @@ fn below(node: Node<'_>, value: &Value) -> (FieldSet, bool) {
     (set, false)
 }
 
-/// Also counts every declared field that leads to a member; keys of maps and list elements are not added.
+/// Adds every declared field that leads to a member; map keys and list elements are not added.
 pub fn with_named_fields(set: &FieldSet, node: Option<Node<'_>>) -> FieldSet {
     let mut out = FieldSet::default();
     for step in set.steps() {
@@ -68,7 +68,7 @@ pub fn with_named_fields(set: &FieldSet, node: Option<Node<'_>>) -> FieldSet {
     out
 }
 
-/// Follows a schema that has come to treat something as one value: whoever owned a part owns the whole.
+/// Adapts a set to a schema in which a field has become atomic: the owner of a part owns the whole.
 pub fn reconciled(set: &FieldSet, node: Node<'_>) -> FieldSet {
     let mut out = FieldSet::default();
     for step in set.steps() {

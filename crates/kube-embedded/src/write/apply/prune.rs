@@ -1,4 +1,4 @@
-//! Takes fields out of a value.
+//! Removes fields from a value.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::{
     node::{Form, Node},
 };
 
-/// `value` without the items of `set`. What loses all it had becomes null.
+/// Removes the members of `set` from `value`. A container that becomes empty is null.
 pub fn remove(node: Node<'_>, value: Value, set: &FieldSet) -> Value {
     match node.form(Some(&value)) {
         Form::Scalar(_) => value,

@@ -1,18 +1,18 @@
-//! What an endpoint never lets anybody own, because it resets it: the status on the main resource, the
-//! spec on `/status`, and a few particular ones.
+//! Fields that an endpoint resets and therefore lets no manager own: the status on the main resource, the spec on `/status`, and some
+//! others.
 
 use super::{compare::Difference, element::Element, fieldset::FieldSet};
 
-/// Which paths of a change count at an endpoint.
+/// Filter of the paths that can be owned at an endpoint.
 #[derive(Debug, Clone)]
 pub enum Reset {
-    /// All but these and what is below them.
+    /// All paths but these and their descendants.
     But(FieldSet),
-    /// Only what begins like one of these; `*` is any step.
+    /// Only paths with one of these prefixes; `*` matches any element.
     Only(&'static [&'static [&'static str]]),
 }
 
-/// Status endpoints that keep more than the spec away from the requester: group, kind, paths.
+/// Status endpoints that reset more than the spec: group, kind, paths.
 #[rustfmt::skip]
 const STATUS: &[(&str, &str, &[&[&str]])] = &[
     ("", "Pod", &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]),
@@ -30,7 +30,7 @@ const STATUS: &[(&str, &str, &[&[&str]])] = &[
 const SPEC_AND_METADATA: &[&[&str]] = &[&["spec"], &["metadata"]];
 
 impl Reset {
-    /// For a kind at one of its endpoints. `has_status`: the kind has a `/status`.
+    /// Returns the filter of a kind at an endpoint. `has_status`: the kind has a `/status`.
     pub fn of(group: &str, kind: &str, subresource: &str, custom: bool, has_status: bool) -> Self {
         let but = |paths| Self::But(FieldSet::of(paths));
         match (group, kind, subresource) {

@@ -1,8 +1,7 @@
-//! Ownership through `/scale`: the parent's `replicas` is what a Scale shows as `.spec.replicas`.
+//! Field ownership through `/scale`: the parent's replicas field is the Scale's `.spec.replicas`.
 //!
-//! A write to `/scale` goes through [`update`](super::update) or [`apply`](super::apply) with the Scale as
-//! its object: give the live Scale the entries of [`to_scale`], and afterwards give the parent those of
-//! [`to_parent`].
+//! A write to `/scale` runs [`update`](super::update) or [`apply`](super::apply) on the Scale: set the entries of [`to_scale`] on the live
+//! Scale, and afterwards those of [`to_parent`] on the parent.
 
 use std::collections::HashMap;
 
@@ -16,7 +15,7 @@ use super::{
 
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// Where the replicas are in each version of the parent; an empty path where that version has no scale.
+/// Path of the replicas field in each version of the parent; empty if that version has no scale.
 pub type Paths<'a> = &'a [(&'a str, &'a [&'a str])];
 
 fn path_in(paths: Paths<'_>, version: &str) -> Option<Vec<Element>> {
@@ -24,7 +23,7 @@ fn path_in(paths: Paths<'_>, version: &str) -> Option<Vec<Element>> {
     Some(path.iter().map(|name| Element::field(name)).collect())
 }
 
-/// `metadata.managedFields` of the Scale, out of its parent's. Null if nobody owns the replicas.
+/// Converts the parent's `metadata.managedFields` to those of its Scale. Null if no manager owns the replicas.
 pub fn to_scale(parent: &Value, paths: Paths<'_>) -> Value {
     let managed = Managed::decode(parent).unwrap_or_default();
     let owns = |entry: &Entry| path_in(paths, &entry.api_version).is_some_and(|path| entry.set.has(&path));
@@ -36,7 +35,7 @@ pub fn to_scale(parent: &Value, paths: Paths<'_>) -> Value {
     Managed { entries: entries.collect() }.encode().unwrap_or_default()
 }
 
-/// `metadata.managedFields` of the parent after a change of its Scale. `version` is the parent's in the request.
+/// Returns the parent's `metadata.managedFields` after a change of its Scale. `version` is the parent's in the request.
 pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>) -> Value {
     let before = Managed::decode(parent).unwrap_or_default();
     let scaled = Managed::decode(scale).unwrap_or_default();
@@ -45,10 +44,10 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>)
     let mut is_kept = vec![false; scaled.entries.len()];
     let mut after = Managed::default();
     for mut entry in before.entries {
-        // Whoever owned fields in a version that is gone is forgotten.
+        // Entries in versions that are no longer served are dropped.
         let Some(path) = path_in(paths, &entry.api_version) else { continue };
         if entry.set.has(&path) {
-            // An update's entry differs by its version, so it always comes back as one of its own below.
+            // The identity of an update includes its version, so that an update's entry is always added separately below.
             if let Some(at) = places.get(&entry.key()) {
                 is_kept[*at] = true;
             } else {
@@ -73,7 +72,7 @@ pub fn to_parent(parent: &Value, scale: &Value, version: &str, paths: Paths<'_>)
     after.encode().unwrap_or_default()
 }
 
-/// An object whose entries are `entries`; null clears them.
+/// Replaces the entries of an object; null clears them.
 pub fn with_entries(mut object: Value, entries: Value) -> Value {
     let Value::Object(members) = &mut object else { return object };
     let metadata = members.entry("metadata").or_insert_with(|| Value::Object(Map::new()));

@@ -1,4 +1,4 @@
-//! Sequences of writes as Kubernetes answered them, and the laws of apply.
+//! Sequences of writes with the results of Kubernetes, and properties of apply.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -10,8 +10,8 @@ use crate::{
     schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types},
 };
 
-/// Builds types from a compact form: `"string"`, `{"field": type}`, `["map:name", type]`, `["set", type]`,
-/// `["atomic", type]`, `["dict", type]`. A name ending in `?` may be absent; `name=default` has a default.
+/// Builds types from a compact notation: `"string"`, `{"field": type}`, `["map:name", type]`, `["set", type]`, `["atomic", type]`,
+/// `["dict", type]`. A name ending in `?` is optional; `name=default` has a default.
 pub fn types(form: &Value) -> (Types, TypeId) {
     let mut types = Types::default();
     let root = add(&mut types, form);
@@ -69,7 +69,7 @@ fn add(types: &mut Types, form: &Value) -> TypeId {
     types.add(Type { name: "".into(), shape })
 }
 
-/// Enough of a Deployment.
+/// The parts of the Deployment type that the tests use.
 fn workload() -> Value {
     json!({
         "apiVersion?": "string", "kind?": "string",
@@ -95,7 +95,7 @@ fn workload() -> Value {
     })
 }
 
-/// A server of one object.
+/// A server that stores one object.
 struct Server {
     types: Types,
     root: TypeId,
@@ -145,7 +145,7 @@ impl Server {
         self.object.as_ref().unwrap()
     }
 
-    /// `manager operation[/subresource] [seconds since the start]: fields`, a line for each entry.
+    /// Formats one entry per line: `manager operation[/subresource] [seconds since the start]: fields`.
     fn owners(&self) -> String {
         let entries = self.object.as_ref().unwrap()["metadata"]["managedFields"].as_array().cloned();
         let lines = entries.unwrap_or_default().into_iter().map(|entry| {
@@ -162,7 +162,7 @@ impl Server {
     }
 }
 
-/// What decoding does: nulls go, and so does what may be left out when it is empty.
+/// Does the same as decoding: removes nulls and empty optional values.
 fn tidy(object: &mut Value) {
     fn drop_empty(value: &mut Value) {
         match value {
@@ -359,7 +359,7 @@ fn the_request_may_rewrite_or_clear_the_entries() {
     server.update("anyone", "", moved);
     insta::assert_snapshot!(server.owners(), @r#"helm Apply @2: {"f:spec":{"f:replicas":{}}}"#);
 
-    // Through a subresource the request has no say.
+    // On a subresource, `managedFields` of the request has no effect.
     let mut cleared = server.object.clone().unwrap();
     cleared["metadata"]["managedFields"] = json!([]);
     cleared["status"] = json!({"replicas": 1});
@@ -370,7 +370,7 @@ fn the_request_may_rewrite_or_clear_the_entries() {
     "#);
     server.update("anyone", "", cleared);
     assert_eq!(server.owners(), "");
-    // Untracked until the first apply, which credits what is there.
+    // Untracked until the first apply, which assigns the existing fields.
     let mut more = server.object.clone().unwrap();
     more["spec"]["paused"] = true.into();
     server.update("anyone", "", more);
@@ -463,7 +463,7 @@ fn entries_in_other_versions_follow_or_are_forgotten() {
         [r#""new" "g/v1" {"f:spec":{"f:replicas":{}}}"#, r#""old" "g/v1beta1" {"f:spec":{"f:paused":{}}}"#,]
     );
 
-    // Who applies in another version keeps one entry, and drops what it no longer applies.
+    // An applier in another version keeps one entry, and fields that it no longer applies are removed.
     let beta = Context { api_version: "g/v1beta1", convert: ctx.convert, ..ctx };
     let mut body = body;
     body["apiVersion"] = "g/v1beta1".into();
@@ -538,7 +538,7 @@ fn objects_that_differ_only_in_times_are_the_same() {
     assert!(!same(&old, &json!({"metadata": {"labels": {"a": "1"}}})));
 }
 
-/// Nothing in it is empty or null, because decoding would drop that behind the back of its owner.
+/// Contains no empty or null values, because decoding would drop owned fields.
 fn body() -> impl Strategy<Value = Value> {
     let text = || prop::sample::select(vec!["1", "2"]);
     let labels = prop::option::of(prop::collection::btree_map("[ab]", text(), 1..3));
@@ -621,7 +621,7 @@ proptest! {
                 server.apply(manager, &body, false).expect("what was applied is not in conflict");
                 prop_assert_eq!(server.object.as_ref().unwrap(), &once, "applying twice is applying once");
             }
-            // Nobody owns what is not there, but for what emptied under its owner's hands.
+            // Owned fields exist, except for containers that became empty.
             let object = server.object.clone().unwrap();
             let (types, root) = types(&workload());
             let there = super::updater::named(super::node::Node::root(types.at(root)), &content(&object));

@@ -1,4 +1,4 @@
-//! The bookkeeping of ownership: what a change takes from whom, and what an apply may not take.
+//! Field ownership of updates and applies: transfers of ownership, conflicts, and pruning.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::{error::ApiError, go};
 
-/// A field that the applier wants otherwise than its owner.
+/// A field that the applier sets to another value than its owner.
 #[derive(Clone)]
 pub struct Conflict {
     pub owner: Entry,
     pub path: Vec<Element>,
 }
 
-/// Why an apply did not happen.
+/// Why an apply is refused.
 pub enum Refusal {
     Conflicts(Vec<Conflict>),
     Failed(String),
 }
 
-/// Paths that nobody ever owns.
+/// Returns the paths that no manager ever owns.
 fn never_owned() -> FieldSet {
     const METADATA: [&str; 9] = [
         "name",
@@ -50,7 +50,7 @@ fn never_owned() -> FieldSet {
     set
 }
 
-/// The entries after the requester has changed `live` into `new`.
+/// Returns the entries after the requester has changed `live` into `new`.
 pub fn update(ctx: &Context<'_>, live: &Value, new: &Value, managed: Managed) -> Result<Managed, String> {
     let me = ctx.entry(Operation::Update);
     let mut managed = reconcile(ctx, live, managed);
@@ -69,7 +69,7 @@ pub fn update(ctx: &Context<'_>, live: &Value, new: &Value, managed: Managed) ->
     Ok(managed)
 }
 
-/// The object after the requester has applied `body`, and its entries.
+/// Returns the object after the requester has applied `body`, and its entries.
 pub fn apply(
     ctx: &Context<'_>,
     live: &Value,
@@ -105,7 +105,7 @@ pub fn apply(
         managed.lose(&conflicts);
     }
 
-    // An apply that changes nothing leaves no time.
+    // An apply that changes nothing sets no time.
     managed.take(&me);
     me.set = me.set.difference(&never_owned());
     if differs {
@@ -121,7 +121,7 @@ fn difference(ctx: &Context<'_>, node: Node<'_>, old: &Value, new: &Value) -> Re
     Ok(ctx.reset.filter_difference(&compare(node, old, new)?))
 }
 
-/// Follows changes of the schema, and forgets versions that are gone.
+/// Adapts entries to schema changes, and drops those of versions that are no longer served.
 fn reconcile(ctx: &Context<'_>, live: &Value, managed: Managed) -> Managed {
     let follow = |mut entry: Entry| {
         let root = if entry.api_version == ctx.api_version {
@@ -135,18 +135,18 @@ fn reconcile(ctx: &Context<'_>, live: &Value, managed: Managed) -> Managed {
     Managed { entries: managed.entries.into_iter().filter_map(follow).collect() }
 }
 
-/// One change of an object, seen in every version that somebody owns fields in.
+/// One change of an object, computed in every version that has entries.
 struct Changes<'c, 'a> {
     ctx: &'c Context<'a>,
     old: &'c Value,
     new: &'c Value,
-    /// By version; `None` for one that is gone.
+    /// By version; `None` for a version that is not served.
     known: HashMap<String, Option<Change>>,
 }
 
 /// The change in one version.
 struct Change {
-    /// What is added or has another value.
+    /// Fields that are added or changed.
     taken: FieldSet,
     removed: FieldSet,
 }
@@ -163,13 +163,13 @@ impl<'c, 'a> Changes<'c, 'a> {
         Self { ctx, old, new, known }
     }
 
-    /// What the change adds or sets, in the version of the request.
+    /// Returns the fields that the change adds or sets, in the version of the request.
     fn taken_here(&self) -> FieldSet {
         let here = self.known.get(self.ctx.api_version).and_then(Option::as_ref);
         here.map(|change| change.taken.clone()).unwrap_or_default()
     }
 
-    /// `None` for a version that is gone.
+    /// Returns the change in a version; `None` if it is not served.
     fn at(&mut self, version: &str) -> Result<Option<&Change>, String> {
         if !self.known.contains_key(version) {
             let convert = |object: &Value| (self.ctx.convert)(object, version);
@@ -184,7 +184,7 @@ impl<'c, 'a> Changes<'c, 'a> {
         Ok(self.known.get(version).and_then(Option::as_ref))
     }
 
-    /// What everybody but `me` would lose to the change, and takes from them what is no longer there.
+    /// Returns the fields that managers other than `me` would lose to the change, and drops removed fields from their entries.
     fn settle(mut self, managed: &mut Managed, me: Option<&Entry>) -> Result<Vec<(Entry, FieldSet)>, String> {
         let mut conflicts = Vec::new();
         let mut kept = Vec::with_capacity(managed.entries.len());
@@ -209,7 +209,7 @@ impl<'c, 'a> Changes<'c, 'a> {
     }
 }
 
-/// Removes what the manager applied last time and not this time, as long as nobody else owns it.
+/// Removes fields that the manager applied last time and not this time, unless another manager owns them.
 fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> Value {
     let here = ctx.api_version;
     let (merged, root) = if last.api_version == here {
@@ -223,7 +223,7 @@ fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> V
     let last_set = with_named_fields(&last.set, Some(root));
     let mut pruned = remove(root, merged.clone(), &last_set);
 
-    // Put back what anybody still owns: first in the version of the last apply, then in the others.
+    // Restores fields that a manager still owns: first in the version of the last apply, then in the others.
     let mut held_in: HashMap<&str, FieldSet> = HashMap::new();
     for entry in &managed.entries {
         let held = held_in.entry(&entry.api_version).or_default();
@@ -247,7 +247,7 @@ fn prune(ctx: &Context<'_>, merged: Value, managed: &Managed, last: &Entry) -> V
         }
     }
 
-    // Of what is gone now, only that was the manager's to remove which it had applied.
+    // Removes only missing fields that the manager had applied.
     let gone = named(root, &merged).difference(&named(root, &pruned)).intersection(&last_set);
     let pruned = remove(root, merged, &gone);
     if last.api_version == here {
@@ -273,7 +273,7 @@ fn put_back(root: Node<'_>, merged: &Value, pruned: &Value, held: &FieldSet) -> 
     remove(root, merged.clone(), &named(root, merged).difference(&keep))
 }
 
-/// What a value mentions, with the declared fields on the way.
+/// Returns the field set of a value, including declared fields on the paths.
 pub fn named(root: Node<'_>, value: &Value) -> FieldSet {
     with_named_fields(&field_set(root, value), Some(root))
 }
@@ -288,7 +288,7 @@ fn listed(conflicts: &[(Entry, FieldSet)]) -> Vec<Conflict> {
     list
 }
 
-/// The 409 that names every conflict and whose it is.
+/// The 409 error that lists every conflict with its owner.
 pub fn conflict(conflicts: &[Conflict]) -> ApiError {
     let message = match conflicts {
         [only] => {
@@ -316,7 +316,7 @@ pub fn conflict(conflicts: &[Conflict]) -> ApiError {
     error
 }
 
-/// `"helm"`, `"scaler" with subresource "scale" using apps/v1`
+/// Describes an owner: `"helm"`, `"scaler" with subresource "scale" using apps/v1`.
 fn described(owner: &Entry) -> String {
     let mut text = go::quote(&owner.manager);
     if !owner.subresource.is_empty() {

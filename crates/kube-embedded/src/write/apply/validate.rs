@@ -1,4 +1,4 @@
-//! Does a value fit its type? Asked about what a client applies, before anything is merged.
+//! Validation of an applied value against its type, before merging.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::go;
 
-/// What is wrong, and where: `.spec.replicas`, `expected numeric (int or float), got string`.
+/// A validation error and its path: `.spec.replicas`, `expected numeric (int or float), got string`.
 struct Misfit {
     path: String,
     message: String,
 }
 
-/// All that is wrong with `value`, as Kubernetes words it.
+/// Returns all validation errors of `value` in the wording of Kubernetes.
 pub fn validate(node: Node<'_>, value: &Value) -> Result<(), String> {
     let mut found = Vec::new();
     check(node, value, &mut String::new(), &mut found);
@@ -50,7 +50,7 @@ fn check(node: Node<'_>, value: &Value, path: &mut String, found: &mut Vec<Misfi
                         check(below, member, path, found);
                         path.truncate(parent);
                     } else {
-                        // Kubernetes stops looking at this map here.
+                        // Kubernetes stops validating this map here.
                         let message = "field not declared in schema".to_owned();
                         found.push(Misfit { path: path.clone(), message });
                         path.truncate(parent);

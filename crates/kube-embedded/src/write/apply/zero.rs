@@ -1,15 +1,14 @@
-//! What an object is before anything is set.
+//! The zero value of a type, against which a create is compared.
 //!
-//! A Go struct is never without its plain members: a new Deployment has `spec.template.spec` before
-//! anybody sets it, so whoever creates it owns what is inside but not the struct. Custom resources begin with
-//! nothing.
+//! A Go struct always has its non-pointer members: a new Deployment has `spec.template.spec` before it is set, so that the creator owns its
+//! fields but not the struct. Custom resources start empty.
 
 use serde_json::{Map, Value};
 
 use super::Context;
 use crate::schema::types::{Field, Shape, TypeRef};
 
-/// The empty object that a create is compared with.
+/// Returns the empty object against which a create is compared.
 pub fn object(ctx: &Context<'_>) -> Value {
     if ctx.custom { Value::Object(Map::new()) } else { of(ctx.ty) }
 }
@@ -28,7 +27,7 @@ fn of(ty: TypeRef<'_>) -> Value {
     }
 }
 
-/// A member that is a struct itself is there whether or not it may be left out when empty.
+/// Whether the zero value contains the field. Struct members are always present, even with `omitempty`.
 fn is_written(ty: TypeRef<'_>, field: &Field) -> bool {
     let is_struct = matches!(ty.follow(field.ty).shape(), Shape::Struct(_));
     !field.pointer && (is_struct || !field.omitempty)

@@ -1,7 +1,7 @@
-//! What is to be done about a Job, decided from one look at it. Pure.
+//! Decisions about a Job, from one observation. Pure: no I/O, no clock.
 //!
-//! A pod's end is noted in the status (by its uid, or by its index) before its finalizer goes; when that has gone it is
-//! counted. So no end is counted twice and none is lost, wherever the controller stops.
+//! The end of a pod is recorded in the status (by uid or index) before its finalizer is removed, and counted after that. No end is
+//! therefore counted twice or lost, wherever the controller stops.
 
 #![warn(clippy::arithmetic_side_effects)]
 
@@ -22,34 +22,34 @@ use super::view::{
 };
 use crate::control::view::Pod;
 
-/// How many pods one pass notes, makes or removes.
+/// Maximum number of pods that one reconcile records, creates or deletes.
 const AT_ONCE: usize = 500;
 
-/// What is done with pods before the status is written.
+/// Pod changes before the status is written.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Nothing,
-    /// One pod for each, with its index.
+    /// Create one pod per entry, with its completion index.
     Create(Vec<Option<i64>>),
-    /// These are superfluous: they go without being counted.
+    /// Delete excess pods, which are not counted.
     Dismiss(Vec<usize>),
-    /// The Job is over: these go.
+    /// Delete the remaining pods of a finished Job.
     End(Vec<usize>),
 }
 
 #[derive(Debug)]
 pub struct Plan {
     pub step: Step,
-    /// To be written after the step.
+    /// The status to write after the step.
     pub status: Status,
-    /// The pods whose finalizer goes when that has been written.
+    /// Pods whose finalizer is removed after the status is written.
     pub let_go: Vec<usize>,
-    /// What may be said in the end, when all pods are counted.
+    /// The outcome to set when all pods are counted.
     pub verdict: Option<Verdict>,
     pub backoff: Backoff,
-    /// `Suspended` or `Resumed`, when it has just become so.
+    /// `Suspended` or `Resumed`, if that has just changed.
     pub turned: Option<&'static str>,
-    /// When something is due that no change will tell of.
+    /// When to reconcile again without a change.
     pub again: Option<Timestamp>,
 }
 
@@ -102,7 +102,7 @@ fn suspend_or_resume(status: &mut Status, suspend: bool, now: Timestamp) -> Opti
     let (told, words, since) = if suspend {
         ("Suspended", ("JobSuspended", "Job suspended"), None)
     } else {
-        // A deadline counts from here.
+        // The active deadline counts from here.
         ("Resumed", ("JobResumed", "Job resumed"), Some(now))
     };
     status.set(SUSPENDED, suspend, words, now).then(|| {
@@ -111,7 +111,7 @@ fn suspend_or_resume(status: &mut Status, suspend: bool, now: Timestamp) -> Opti
     })
 }
 
-/// More pods, or fewer; and when there may be more if not now.
+/// Returns which pods to create or delete, and when more may be created if not now.
 fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
     let spec = &look.job.spec;
     let active = count(look.active.len());
@@ -119,7 +119,7 @@ fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
         return (dismiss(look, look.active.len()), None);
     }
     let wanted = match spec.completions {
-        // Once one has succeeded, the others are left to end by themselves.
+        // After the first success the remaining pods run to completion, and none is replaced.
         None if look.succeeded > 0 => active,
         None => spec.parallelism,
         Some(completions) => completions.saturating_sub(look.succeeded).clamp(0, spec.parallelism),
@@ -171,7 +171,7 @@ fn free_indexes(look: &Look<'_>, count: usize) -> Vec<i64> {
     taken.first_missing(count, look.job.spec.completions.unwrap_or(0))
 }
 
-/// The failures of one index, by the last pod that failed there.
+/// Returns the backoff of one index, from the last pod that failed there.
 fn index_backoff(look: &Look<'_>, index: i64) -> Backoff {
     let last = look.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
     last.map_or_else(Backoff::default, |at| {
@@ -181,7 +181,7 @@ fn index_backoff(look: &Look<'_>, index: i64) -> Backoff {
     })
 }
 
-/// Removes at least so many of the active pods, and those whose index is wrong or taken; the least far first.
+/// Deletes at least this many active pods, and those with an invalid or duplicate index; the least advanced first.
 fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
     let mut order = look.active.clone();
     order.sort_by_key(|at| rank(&look.pods[*at]));
@@ -207,7 +207,7 @@ fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
     if surplus.is_empty() { Step::Nothing } else { Step::Dismiss(surplus) }
 }
 
-/// Least far first: without a node, pending, not ready, ready for a shorter time, restarted more often, younger.
+/// Sort key of pods to delete, least advanced first: unscheduled, pending, not ready, ready for a shorter time, more restarts, younger.
 fn rank(pod: &Pod) -> impl Ord {
     let phase = ["Pending", "Unknown", "Running"].iter().position(|phase| *phase == pod.status.phase);
     let restarts = pod.status.container_statuses.iter().map(|container| container.restart_count).max();
@@ -221,8 +221,8 @@ fn rank(pod: &Pod) -> impl Ord {
     )
 }
 
-/// Notes the pods that have ended in the status and counts those that have been let go. Answers whose finalizer may
-/// go then, and whether that is all of them.
+/// Records finished pods in the status and counts those without finalizer. Returns the pods whose finalizer can be removed after that, and
+/// whether these are all.
 fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec<usize>, bool) {
     let job = look.job;
     let tracked: HashSet<&str> =
@@ -247,7 +247,7 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
         let uid = &pod.metadata.uid;
         if pod.status.phase == "Succeeded" && !before.failed.contains(uid) {
             match &look.indexes {
-                // The index is enough to count it once.
+                // The index suffices to count it once.
                 Some(seen) => {
                     fresh = fresh.saturating_add(usize::from(
                         index_of(pod).is_some_and(|index| !seen.known.has(index)),
@@ -277,7 +277,7 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
     (let_go, all)
 }
 
-/// Counts the noted pods that are not held any more.
+/// Counts recorded pods whose finalizer has been removed.
 pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
     let Uncounted { succeeded, failed } = status.uncounted();
     let gone = |list: &mut Vec<String>| {
@@ -290,7 +290,7 @@ pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
     status.failed = status.failed.saturating_add(failed);
 }
 
-/// Says the last word, once every pod is counted and none is on its way out. Answers whether it was said.
+/// Sets the final condition when every pod is counted and none is terminating. Returns whether it was set.
 pub fn conclude(status: &mut Status, verdict: &Verdict, now: Timestamp) -> bool {
     if *status.uncounted() != Uncounted::default() || status.terminating.unwrap_or(0) > 0 {
         return false;

@@ -1,33 +1,33 @@
-//! What is to be done next for a StatefulSet. Pure.
+//! The next steps of a StatefulSet. Pure: no I/O, no clock.
 //!
-//! Pods are made from the lowest number up, taken away from the highest down, and replaced from the highest down to
-//! the partition. An ordered set does one thing and waits for each pod to be available; a parallel one makes and takes
-//! away all it can at once, but also replaces one after the other.
+//! Pods are created in ascending order of their ordinals, deleted in descending order, and replaced in descending order down to the
+//! partition. With `OrderedReady` one step is taken at a time, and each pod must be available before the next step. With `Parallel` all
+//! pods are created and deleted at once, but still replaced one after the other.
 //!
-//! As in Kubernetes, an ordered set waits even for a pod that can never become ready: a broken template is mended by
-//! another template *and* by deleting the broken pod.
+//! As in Kubernetes, an ordered set waits even for a pod that can never become ready: a broken template is fixed by a new template *and* by
+//! deleting the broken pod.
 
 #![warn(clippy::arithmetic_side_effects)]
 
 use std::ops::Range;
 
-/// How far a pod has come.
+/// Progress of a pod, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// It has ended, in whatever way.
+    /// Succeeded or failed.
     Finished,
     Pending,
     Unready,
-    /// Ready, but not for long enough.
+    /// Ready, but not for `minReadySeconds` yet.
     Ready,
     Available,
 }
 
-/// A pod that is there.
+/// An existing pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub ordinal: i64,
-    /// It was made from the newest template, from that which the set comes from, or from both when they are one.
+    /// Whether the pod has the update revision (`is_updated`) and the current revision (`is_current`); both if they are equal.
     pub is_updated: bool,
     pub is_current: bool,
     pub health: Health,
@@ -40,35 +40,35 @@ impl Member {
     }
 }
 
-/// What the plan depends on.
+/// The desired state.
 #[derive(Clone, Debug)]
 pub struct Aim {
     pub ordinals: Range<i64>,
     pub ordered: bool,
     pub rolls: bool,
-    /// Pods below it are not replaced.
+    /// Pods with lower ordinals are not replaced.
     pub first_updated: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make the pod, and its claims before it.
+    /// Create the pod, and its claims before it.
     Create(i64),
-    /// Make claims that are missing.
+    /// Create missing claims.
     Furnish(i64),
-    /// Give the pod and its claims back what marks them as the set's.
+    /// Restore the labels that identify the pod, and the owner references of its claims.
     Mend(i64),
-    /// Let the claims of a pod that goes follow it, or not.
+    /// Set the owner references of the claims of a pod that is scaled down.
     Condemn(i64),
     Delete(i64),
-    /// Delete, to be made anew from the newest template.
+    /// Delete the pod, to create it again from the newest template.
     Replace(i64),
 }
 
-/// Pods that one plan creates. Their creation is a reason to plan again.
+/// Maximum number of pods created by one plan. Their creation triggers another reconcile.
 const MOST_CREATED: usize = 500;
 
-/// The next steps, in order; `members` are in the order of their numbers.
+/// Returns the next steps, in order; `members` are sorted by ordinal.
 pub fn plan(aim: &Aim, members: &[Member]) -> Vec<Step> {
     let mut steps = Vec::new();
     let member = |ordinal| {
@@ -110,11 +110,11 @@ pub fn plan(aim: &Aim, members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// The pods that are too many. Answers whether one may go on to replace others.
+/// Deletes excess pods. Returns whether pods may be replaced after that.
 fn take_away(aim: &Aim, members: &[Member], steps: &mut Vec<Step>) -> bool {
     let condemned = || members.iter().rev().filter(|member| !aim.ordinals.contains(&member.ordinal));
     steps.extend(condemned().map(|member| Step::Condemn(member.ordinal)));
-    // One that is not available holds the others up, unless it is itself the next to go.
+    // An unavailable pod blocks the others, unless it is itself the next to delete.
     let first_unavailable = members
         .iter()
         .filter(|member| member.is_unavailable())
@@ -134,7 +134,7 @@ fn take_away(aim: &Aim, members: &[Member], steps: &mut Vec<Step>) -> bool {
     true
 }
 
-/// The pod that is replaced next: the highest old one, once all above it are available.
+/// Returns the next pod to replace: the highest one of an old revision, if all above it are available.
 fn replace<'a>(aim: &Aim, member: impl Fn(i64) -> Option<&'a Member>) -> Option<Step> {
     for ordinal in aim.ordinals.clone().rev().take_while(|ordinal| *ordinal >= aim.first_updated) {
         let member = member(ordinal)?;
@@ -148,7 +148,7 @@ fn replace<'a>(aim: &Aim, member: impl Fn(i64) -> Option<&'a Member>) -> Option<
     None
 }
 
-/// How many pods there are of each sort.
+/// Number of pods per state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub replicas: i64,
@@ -176,8 +176,8 @@ mod tests {
     use super::Step::*;
     use super::*;
 
-    /// `A` available, `R` ready, `U` unready, `P` pending, `F` finished; small letters are of the old revision, `!` after
-    /// one says that it is being deleted, `.` that there is no pod.
+    /// Notation: `A` available, `R` ready, `U` unready, `P` pending, `F` finished; lower case for the old revision; a following `!` means
+    /// being deleted; `.` means no pod.
     fn members(picture: &str) -> Vec<Member> {
         let mut members: Vec<Member> = Vec::new();
         let mut ordinal = 0;
@@ -212,7 +212,7 @@ mod tests {
         Aim { ordinals: 0..replicas, ordered, rolls: true, first_updated: 0 }
     }
 
-    /// The steps but for those that only look after what is there.
+    /// Returns the steps that create, delete or replace pods.
     fn acts(aim: &Aim, picture: &str) -> Vec<Step> {
         let mut steps = plan(aim, &members(picture));
         steps.retain(|step| matches!(step, Create(_) | Delete(_) | Replace(_)));
@@ -239,7 +239,7 @@ mod tests {
             (3, "AFA", &[Delete(1)]),
             (3, "AF!A", &[]),
             (3, "AAA", &[]),
-            // Fewer: from the highest, each when the one before has gone.
+            // Scale-down: from the highest ordinal, each after the previous one is gone.
             (1, "AAA", &[Delete(2)]),
             (1, "AAA!", &[]),
             (1, "AA", &[Delete(1)]),
@@ -248,7 +248,7 @@ mod tests {
             (1, "AUA", &[Delete(2)]),
             (1, "AAU", &[Delete(2)]),
             (1, "AUU", &[]),
-            // A new template: from the highest, each when the one before is available.
+            // New template: from the highest ordinal, each after the previous one is available.
             (3, "aaa", &[Replace(2)]),
             (3, "aaa!", &[]),
             (3, "aa", &[Create(2)]),
@@ -256,7 +256,7 @@ mod tests {
             (3, "aaA", &[Replace(1)]),
             (3, "aAA", &[Replace(0)]),
             (2, "aaA", &[Delete(2)]),
-            // A broken pod is waited for, whatever the template says now.
+            // A broken pod blocks, even with a new template.
             (3, "aau", &[]),
         ];
         for (replicas, picture, expected) in table {

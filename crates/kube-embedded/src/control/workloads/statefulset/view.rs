@@ -59,7 +59,7 @@ pub struct Retention {
     pub when_scaled: Fate,
 }
 
-/// What becomes of a claim.
+/// Retention policy of claims.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub enum Fate {
     #[default]
@@ -76,31 +76,31 @@ pub struct Status {
 }
 
 impl StatefulSet {
-    /// The numbers that its pods should have.
+    /// The ordinals of the desired pods.
     pub fn ordinals(&self) -> Range<i64> {
         let start = self.spec.ordinals.start;
         start..start.saturating_add(self.spec.replicas)
     }
 
-    /// One pod at a time, in order; otherwise all together.
+    /// Whether pods are managed one at a time, in order.
     pub fn is_ordered(&self) -> bool {
         self.spec.pod_management_policy != "Parallel"
     }
 
-    /// Whether it replaces pods of an old revision by itself.
+    /// Whether the controller replaces pods of an old revision.
     pub fn rolls(&self) -> bool {
         self.spec.update_strategy.r#type != "OnDelete"
     }
 
-    /// Pods below this number are not replaced.
+    /// The lowest ordinal whose pod is replaced.
     pub fn first_updated(&self) -> i64 {
         let partition =
             self.spec.update_strategy.rolling_update.as_ref().map_or(0, |rolling| rolling.partition);
         self.spec.ordinals.start.saturating_add(partition)
     }
 
-    /// Pods below this number are made from the current revision. Without a partition that is as many as there are of
-    /// it, so that a pod which is lost during an update comes back as it was.
+    /// Pods below this ordinal are created from the current revision. Without a partition that is the number of pods of the current
+    /// revision, so that a pod lost during an update is created again from its old revision.
     pub fn first_made_new(&self) -> i64 {
         let strategy = &self.spec.update_strategy;
         match &strategy.rolling_update {
@@ -112,10 +112,10 @@ impl StatefulSet {
     }
 }
 
-/// No set has a higher number: both its start and its replicas are 32-bit numbers.
+/// Maximum ordinal: both start and replicas are 32-bit numbers.
 const MAX_ORDINAL: i64 = 2 * 0x7fff_ffff;
 
-/// The number in the name of a pod of `set`; `None` for a pod of any other name.
+/// Returns the ordinal in the name of a pod of `set`; `None` for other names.
 pub fn ordinal_of(set: &str, pod: &str) -> Option<i64> {
     let digits = pod.strip_prefix(set)?.strip_prefix('-')?;
     let number = digits.parse::<i64>().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))?;
