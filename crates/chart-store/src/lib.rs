@@ -3,7 +3,7 @@
 //! Modules:
 //! - [`digest`]: SHA-256 digests
 //! - [`source`]: chart sources and fetched charts
-//! - [`failure`]: errors
+//! - [`failure`], errors
 //! - [`work`]: limits of heavy work; [`accounts`]: owners of budgets
 //! - `memory`: bounded caches
 //! - [`repository`]: chart repositories and indexes; [`oci`]: registries; [`fetcher`]: fetches from both

@@ -9,8 +9,8 @@
 //! - [`owner`]: ownership by a Helm release
 //! - [`order`]: install and uninstall order
 //! - [`mod@apply`]: plan and write
-//! - [`mod@remove`]: delete
-//! - [`mod@live`]: read
+//! - [`mod@remove`], delete
+//! - [`mod@live`], read
 //! - [`logs`]: logs of pods
 //! - [`ready`]: readiness and waiting
 //! - [`fit`]: capacity of quotas and nodes
@@ -18,7 +18,7 @@
 //! - [`mod@diff`]: differences between manifests
 //! - [`mask`]: masks sensitive values
 //! - [`tell`]: progress events
-//! - [`error`]: errors
+//! - [`error`], errors
 
 pub mod apply;
 mod call;

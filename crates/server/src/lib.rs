@@ -3,7 +3,7 @@
 //! The only crate that wires all components together.
 //!
 //! Modules:
-//! - [`config`]: configuration
+//! - [`config`], configuration
 //! - [`run`]: life cycle of the process
 //! - [`cluster`]: embedded or real cluster; [`ground`]: bootstrap of namespace, CRDs and roles
 //! - [`leader`]: leader election

@@ -5,7 +5,7 @@
 //! - [`desk`]: a user's environment
 //! - [`house`]: a platform on a loopback port
 //! - [`story`]: accounts, workspaces, tokens
-//! - [`releases`]: releases
+//! - [`releases`], releases
 //! - [`strange`]: unreachable and misbehaving servers
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -109,13 +109,11 @@ impl Index {
     }
 
     fn parse_unless(text: &Bytes, profile: Profile, interrupt: Interrupt<'_>) -> Result<Self, IndexError> {
-        match Self::cut(text, profile, interrupt) {
-            Some(index) => index,
-            None => {
-                interrupt().map_err(IndexError::Interrupted)?;
-                Self::parse_fully(text, profile)
-            }
+        if let Some(index) = Self::cut(text, profile, interrupt) {
+            return index;
         }
+        interrupt().map_err(IndexError::Interrupted)?;
+        Self::parse_fully(text, profile)
     }
 
     /// Parses an index entry by entry, if its layout allows it.

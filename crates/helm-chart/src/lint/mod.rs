@@ -5,11 +5,11 @@
 //!
 //! Modules:
 //!
-//! - [`chart_file`]: `Chart.yaml`
-//! - [`values`]: `values.yaml`
+//! - [`chart_file`], `Chart.yaml`
+//! - [`values`], `values.yaml`
 //! - [`manifests`]: rendered templates
-//! - [`dependencies`]: dependencies
-//! - [`crds`]: `crds/`
+//! - [`dependencies`], dependencies
+//! - [`crds`], `crds/`
 
 pub mod chart_file;
 pub mod crds;

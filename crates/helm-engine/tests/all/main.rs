@@ -3,7 +3,7 @@
 //! - [`parity`]: charts of `LONGSHORE_CORPUS`, compared with Helm's recorded output
 //! - [`errors`]: small failing charts with Helm's error messages
 //! - [`differential`]: generated templates
-//! - [`hostile`]: attacks
+//! - [`hostile`], attacks
 //!
 //! Where `LONGSHORE_HELM_3_17` and `LONGSHORE_HELM_4_3` name programs (`cargo xtask test --real` sets them), these
 //! are run as well.

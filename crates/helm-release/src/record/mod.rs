@@ -7,7 +7,7 @@
 //!
 //! - [`moment`]: times as Go writes them
 //! - [`chart`]: the chart inside a record
-//! - [`hook`]: hooks
+//! - [`hook`], hooks
 //! - [`status`]: status of a revision
 //! - [`codec`]: encoding and decoding
 //!

@@ -28,12 +28,11 @@ impl File {
         budget: &Budget<'_>,
     ) -> Result<Self, ParseError> {
         // Validating the whole text first is several times faster than a lossy conversion.
-        let text = match std::str::from_utf8(data) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => {
-                budget.take(data.len().saturating_mul(LOSSY_FACTOR)).map_err(ParseError::Budget)?;
-                String::from_utf8_lossy(data)
-            }
+        let text = if let Ok(text) = std::str::from_utf8(data) {
+            Cow::Borrowed(text)
+        } else {
+            budget.take(data.len().saturating_mul(LOSSY_FACTOR)).map_err(ParseError::Budget)?;
+            String::from_utf8_lossy(data)
         };
         let lossy = if matches!(text, Cow::Owned(_)) { data.len().saturating_mul(LOSSY_FACTOR) } else { 0 };
         let shared = match &text {

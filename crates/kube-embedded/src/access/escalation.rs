@@ -111,7 +111,7 @@ impl Guard<'_> {
         let Some(lines) = held.missing(wanted) else { return Ok(()) };
         let mut why = attempt(user, &lines);
         if let Some(errors) = held.errors.text() {
-            why.push_str(&format!("; resolution errors: [{errors}]"));
+            why.extend(["; resolution errors: [", errors.as_str(), "]"]);
         }
         Err(self.refuse(&why))
     }

@@ -138,7 +138,7 @@ impl<'a> Coverage<'a> {
 /// Sorted lines of an error message, bounded in bytes.
 #[derive(Default)]
 struct Lines {
-    lines: BTreeSet<String>,
+    sorted: BTreeSet<String>,
     bytes: usize,
     left_out: usize,
     note: Option<&'static str>,
@@ -156,7 +156,7 @@ impl Lines {
             line.push_str("...");
         }
         self.bytes = self.bytes.saturating_add(line.len());
-        self.lines.insert(line);
+        self.sorted.insert(line);
     }
 
     fn add_note(&mut self, note: &'static str) {
@@ -164,12 +164,12 @@ impl Lines {
     }
 
     fn text(self) -> Option<String> {
-        if self.lines.is_empty() {
+        if self.sorted.is_empty() {
             return None;
         }
         let left_out = (self.left_out > 0).then(|| format!("and {} more", self.left_out));
         let end = left_out.into_iter().chain(self.note.map(str::to_owned));
-        Some(self.lines.into_iter().chain(end).collect::<Vec<_>>().join("\n"))
+        Some(self.sorted.into_iter().chain(end).collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -166,6 +166,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    #[must_use]
     pub fn with_verb(self, verb: &'a String) -> Self {
         Self { verbs: from_ref(verb), ..self }
     }

@@ -188,7 +188,7 @@ impl IndexedRules {
             return false;
         }
         let mut left = vec![u64::MAX; words];
-        if let Some(last) = left.last_mut().filter(|_| self.rules.len() % BITS > 0) {
+        if let Some(last) = left.last_mut().filter(|_| !self.rules.len().is_multiple_of(BITS)) {
             *last = (1 << (self.rules.len() % BITS)) - 1;
         }
         let mut narrow =

@@ -91,8 +91,8 @@ async fn json_patch_of_which_too_large_an_object_comes_is_refused_before_it_is_c
     let tenant = tenant(Config::default()).await;
     put(&tenant.cluster, "configmaps", config_maps(1, 1_200_000)).await;
     let patch = json!([{"op": "copy", "from": "/data/a", "path": "/data/b"}, {"op": "copy", "from": "/data/a", "path": "/data/c"}]);
-    let path = format!("{CONFIG_MAPS}/m00000");
-    let (code, answer) = tenant.send("PATCH", &path, JSON_PATCH, patch.to_string()).await;
+    let object = format!("{CONFIG_MAPS}/m00000");
+    let (code, answer) = tenant.send("PATCH", &object, JSON_PATCH, patch.to_string()).await;
     assert_eq!(
         (code, &answer["message"]),
         (413, &json!("Request entity too large: limit is 3145728")),
@@ -100,7 +100,7 @@ async fn json_patch_of_which_too_large_an_object_comes_is_refused_before_it_is_c
         answer.to_string()
     );
     let patch = json!([{"op": "copy", "from": "/data/a", "path": "/data/b"}]);
-    let (code, answer) = tenant.send("PATCH", &path, JSON_PATCH, patch.to_string()).await;
+    let (code, answer) = tenant.send("PATCH", &object, JSON_PATCH, patch.to_string()).await;
     assert_eq!(code, 422, "{answer:.300}");
     tenant.cluster.stop();
 }
@@ -110,7 +110,9 @@ async fn long_list_of_rows_lets_others_run() {
     let tenant = tenant(Config::default()).await;
     let many: serde_json::Map<_, _> = (0..1_500).map(|n| (format!("key{n}"), "a".into())).collect();
     let mut maps = config_maps(300, 8);
-    maps.iter_mut().for_each(|map| map["data"] = json!(many));
+    for map in &mut maps {
+        map["data"] = json!(many);
+    }
     put(&tenant.cluster, "configmaps", maps).await;
     let request =
         http::Request::get(CONFIG_MAPS).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");

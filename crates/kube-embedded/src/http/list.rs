@@ -236,7 +236,7 @@ async fn produce(
 ) -> Result<(), ListError> {
     let mut at = 0;
     // Bytes of objects that were encoded since the task last yielded.
-    let mut printed: usize = 0;
+    let mut bytes_printed: usize = 0;
     while at < listed.len() {
         let object = listed.get(at)?;
         let bytes = object.bytes.len();
@@ -246,11 +246,11 @@ async fn produce(
             printer.print(at, &object, &mut out);
             drop(object);
             at += 1;
-            printed = printed.saturating_add(if is_copied { 0 } else { bytes });
-            if printed < LARGE_OBJECT {
+            bytes_printed = bytes_printed.saturating_add(if is_copied { 0 } else { bytes });
+            if bytes_printed < LARGE_OBJECT {
                 tokio::task::consume_budget().await;
             } else {
-                printed = 0;
+                bytes_printed = 0;
                 tokio::task::yield_now().await;
             }
         } else {

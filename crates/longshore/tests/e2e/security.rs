@@ -14,7 +14,7 @@
 //! - [`objects`]: hostile objects
 //! - [`chaos`]: generated objects of all kinds
 //! - [`charts`]: hostile charts
-//! - [`controllers`]: controllers
+//! - [`controllers`], controllers
 //! - [`storage_budget`]: limits of stored bytes
 //! - [`workspaces`]: members, object counts, quota and policies of workspaces
 //! - [`storage`]: faults of the disk and the process

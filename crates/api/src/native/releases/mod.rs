@@ -3,7 +3,7 @@
 //! Modules:
 //! - [`view`]: the release on the wire
 //! - [`sent`]: request bodies
-//! - [`list`]: lists
+//! - [`list`], lists
 //! - [`acts`]: actions on a release
 //! - [`look`]: read-only views
 

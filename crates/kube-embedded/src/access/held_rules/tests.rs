@@ -7,13 +7,13 @@ use super::super::rule_index::tests::STEPS;
 use super::*;
 use crate::store::Object;
 
-fn held(roles: Vec<Vec<Rule>>) -> HeldRules {
+fn held(rules_by_role: Vec<Vec<Rule>>) -> HeldRules {
     let mut held = HeldRules::default();
-    for rules in roles {
-        let rules: Vec<_> =
-            rules.iter().filter_map(|rule| rule.resource_rule().or_else(|| rule.path_rule())).collect();
-        let role = serde_json::json!({"metadata": {"name": "r"}, "rules": rules});
-        held.add(&Arc::new(Role::new(Arc::new(Object::new(role, 1)))));
+    for listed in rules_by_role {
+        let converted: Vec<_> =
+            listed.iter().filter_map(|rule| rule.resource_rule().or_else(|| rule.path_rule())).collect();
+        let object = serde_json::json!({"metadata": {"name": "r"}, "rules": converted});
+        held.add(&Arc::new(Role::new(Arc::new(Object::new(object, 1)))));
     }
     held
 }

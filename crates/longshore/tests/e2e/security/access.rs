@@ -3,7 +3,7 @@
 //! Modules:
 //!
 //! - [`tokens`]: ServiceAccount tokens and removed members
-//! - [`invitations`]: invitations
+//! - [`invitations`], invitations
 //! - [`credentials`]: revocation and scoped tokens
 //! - [`browsers`]: cross-site requests
 

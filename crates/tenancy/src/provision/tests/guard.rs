@@ -361,7 +361,7 @@ async fn workspace_that_is_allowed_host_ports_takes_over_its_nodes() {
         pods.patch_ephemeral_containers("port", &PatchParams::default(), &Patch::Strategic(debug)).await;
     match debugged {
         Err(kube::Error::Api(status)) => {
-            assert!(status.message.contains("privileged containers"), "{status:?}")
+            assert!(status.message.contains("privileged containers"), "{status:?}");
         }
         other => panic!("{other:?}"),
     }

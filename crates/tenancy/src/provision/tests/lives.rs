@@ -327,7 +327,7 @@ async fn namespaces_carry_the_account_whose_budgets_they_use() {
         let own = Some(ID.to_owned());
         (account("acme").await? == own && account(ID).await? == own).then_some(())?;
         for name in ["shared", "written", OTHER] {
-            (account(name).await? == None).then_some(())?;
+            account(name).await?.is_none().then_some(())?;
         }
         Some(())
     };
