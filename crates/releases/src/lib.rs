@@ -247,7 +247,7 @@ impl Helms {
     /// The account or workspace whose budgets the releases of a namespace use, else the namespace.
     fn flow(&self, namespace: &str) -> String {
         let flow = self.people.workspace_of(namespace).map(|workspace| flow_of(&*self.people, &workspace));
-        flow.map_or_else(|| namespace.to_owned(), |flow| flow.to_string())
+        flow.unwrap_or_else(|| namespace.to_owned())
     }
 
     /// The storage of Helm records in a namespace.

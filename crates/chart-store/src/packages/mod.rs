@@ -339,13 +339,13 @@ impl<'a> Quota<'a> {
             return true;
         }
         let Some(account) = &self.account else { return false };
-        readers::entries(package).any(|ReaderEntry { workspace, .. }| match self.known.get(&workspace) {
-            Some(is_own) => *is_own,
-            None => {
-                let is_own = self.accounts.account_of(&workspace).as_ref() == Some(account);
-                self.known.insert(workspace, is_own);
-                is_own
+        readers::entries(package).any(|ReaderEntry { workspace, .. }| {
+            if let Some(is_own) = self.known.get(&workspace) {
+                return *is_own;
             }
+            let is_own = self.accounts.account_of(&workspace).as_ref() == Some(account);
+            self.known.insert(workspace, is_own);
+            is_own
         })
     }
 

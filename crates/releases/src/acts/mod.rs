@@ -20,7 +20,7 @@
 //! * [`look`], [`compare`], [`live`], [`resources`]: reads, diffs, drift, objects.
 //! * [`logs`], [`listen`]: logs and log streams.
 //! * [`view`]: the release as callers see it.
-//! * [`error`]: errors.
+//! * [`error`], errors.
 
 pub mod ask;
 pub mod change;

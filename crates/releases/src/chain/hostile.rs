@@ -20,7 +20,7 @@ fn limits() -> Limits {
     Limits { steps, ..Limits::default() }
 }
 
-fn deployment(name: &str, spec: Value) -> Object {
+fn deployment(name: &str, spec: &Value) -> Object {
     let value = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": name, "labels": {"app": name}},
@@ -54,7 +54,7 @@ fn refused(objects: Vec<Object>, chain: &Chain<'_>, place: &str) {
     assert!(budget.used_memory() <= limits().memory, "{place}: {} bytes", budget.used_memory());
 }
 
-fn refused_patch(spec: Value, fields: &str) {
+fn refused_patch(spec: &Value, fields: &str) {
     let patches = [patch(fields)];
     let chain = Chain { patches: &patches, ..Chain::default() };
     refused(vec![deployment("web", spec)], &chain, "spec.patches[0]: Deployment web");
@@ -65,10 +65,10 @@ fn merges_of_large_lists_end_at_the_budget() {
     let containers: Vec<Value> = (0..20_000).map(|n| json!({"name": format!("c{n:05}")})).collect();
     let named = |first: &str| items(20_000, |n| format!("{{name: {first}{n:05}}}"));
     // Existing elements, new ones, and deleted ones.
-    refused_patch(json!({"containers": containers}), &format!("containers: [{}]", named("c")));
-    refused_patch(json!({}), &format!("containers: [{}]", named("d")));
+    refused_patch(&json!({"containers": containers}), &format!("containers: [{}]", named("c")));
+    refused_patch(&json!({}), &format!("containers: [{}]", named("d")));
     let deleted = items(20_000, |n| format!("{{name: x{n:05}, $patch: delete}}"));
-    refused_patch(json!({"containers": containers}), &format!("containers: [{deleted}]"));
+    refused_patch(&json!({"containers": containers}), &format!("containers: [{deleted}]"));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn merges_of_long_lists_of_texts_end_at_the_budget() {
     );
     let patches = [Patch { patch: text, target: None }];
     let chain = Chain { patches: &patches, ..Chain::default() };
-    refused(vec![deployment("web", json!({}))], &chain, "spec.patches[0]: Deployment web");
+    refused(vec![deployment("web", &json!({}))], &chain, "spec.patches[0]: Deployment web");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn retained_keys_of_large_maps_end_at_the_budget() {
         (0..20_000).map(|n| (format!("k{n:05}"), json!("v"))).collect();
     let kept = items(20_000, |n| format!("x{n:05}"));
     refused_patch(
-        json!({"nodeSelector": selector}),
+        &json!({"nodeSelector": selector}),
         &format!("nodeSelector: {{$retainKeys: [{kept}], a: b}}"),
     );
 }
@@ -98,7 +98,7 @@ fn retained_keys_of_large_maps_end_at_the_budget() {
 fn deletions_from_long_primitive_lists_end_at_the_budget() {
     let list: Vec<String> = (0..20_000).map(|n| format!("k{n:05}")).collect();
     let gone = items(20_000, |n| format!("x{n:05}"));
-    refused_patch(json!({"anything": list}), &format!("$deleteFromPrimitiveList/anything: [{gone}]"));
+    refused_patch(&json!({"anything": list}), &format!("$deleteFromPrimitiveList/anything: [{gone}]"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn thousands_of_role_overrides_end_at_the_budget() {
     let names: Vec<String> = (0..5_000).map(|n| format!("w{n:04}")).collect();
     let workloads = || -> Vec<Object> {
         let containers: Vec<Value> = (0..20).map(|n| json!({"name": format!("c{n}")})).collect();
-        names.iter().map(|name| deployment(name, json!({"containers": containers}))).collect()
+        names.iter().map(|name| deployment(name, &json!({"containers": containers}))).collect()
     };
     let role = |name: &str| RoleOverride {
         kind: "Deployment".into(),
@@ -133,7 +133,7 @@ fn thousands_of_role_overrides_end_at_the_budget() {
 
 #[test]
 fn thousands_of_patches_end_at_the_budget() {
-    let objects: Vec<Object> = (0..1_000).map(|n| deployment(&format!("w{n:04}"), json!({}))).collect();
+    let objects: Vec<Object> = (0..1_000).map(|n| deployment(&format!("w{n:04}"), &json!({}))).collect();
     let target = json!({"kind": "Deployment", "name": "w.*"});
     let one = Patch {
         patch: "{apiVersion: apps/v1, kind: Deployment, metadata: {name: any, annotations: {a: b}}}".into(),

@@ -16,7 +16,7 @@
 //! * [`standing`]: readiness of the objects.
 //! * [`crash_loop`]: quarantine after repeated interruptions.
 //! * [`drift`]: changes by other clients.
-//! * [`remove`]: deletion.
+//! * [`remove`], deletion.
 
 pub(crate) mod administered;
 pub(crate) mod change;

@@ -80,7 +80,9 @@ impl Weight {
             Data::Map(members) => self.add_members(members),
             Data::List(items) => {
                 self.structure = self.structure.saturating_add(items.len().saturating_mul(ITEM_BYTES));
-                items.iter().for_each(|item| self.add(item));
+                for item in items {
+                    self.add(item);
+                }
             }
             Data::String(text) => self.add_text(text),
             Data::Null | Data::Bool(_) | Data::Int(_) | Data::Float(_) => {}

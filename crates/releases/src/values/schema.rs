@@ -26,7 +26,7 @@ pub fn secrets(chart: &Chart, values: &Members) -> BTreeSet<String> {
 
 /// Total bytes of the schemas of a chart and its subcharts.
 pub fn bytes(chart: &Chart) -> usize {
-    let own = chart.schema.as_ref().map_or(0, |schema| schema.len());
+    let own = chart.schema.as_ref().map_or(0, bytes::Bytes::len);
     chart.dependencies.iter().map(bytes).fold(own, usize::saturating_add)
 }
 

@@ -398,7 +398,8 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     });
     let pool = json!({
         "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": {},
-        "spec": {"type": "Edge", "hostNetwork": false, "labels": {"a": "b"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "spec": {"type": "Edge", "hostNetwork": false, "labels": {"a": "b"},
+            "annotations": {"a": "b", "c": "d", "e": "f"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
     });
     let releases = format!("{own}/namespaces/{namespace}/helmreleases");
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";

@@ -15,6 +15,7 @@ use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use kube::config::Kubeconfig;
 use kube::discovery::{ApiGroup, Discovery, verbs};
+use kube_types::Workspace;
 use serde_json::{Value, json};
 
 use super::nodes::request_certificate;
@@ -227,6 +228,12 @@ impl Run {
         let discovery = Discovery::new(admin.clone()).run().await.unwrap();
         let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
         let mut found = Vec::new();
+        let workspaces: Api<Workspace> = Api::all(admin.clone());
+        let workspaces = workspaces.list_metadata(&ListParams::default()).await.unwrap().items.into_iter();
+        let living: BTreeSet<String> = workspaces
+            .filter(|workspace| workspace.metadata.deletion_timestamp.is_none())
+            .filter_map(|workspace| workspace.metadata.name)
+            .collect();
         // Events expire on their own.
         for (kind, found_kind) in kinds.filter(|(kind, _)| kind.kind != "Event") {
             if !found_kind.supports_operation(verbs::LIST) {
@@ -236,8 +243,16 @@ impl Run {
             let Ok(list) = api.list(&ListParams::default()).await else { continue };
             for object in list.items {
                 let name = object.metadata.name.clone().unwrap_or_default();
-                let text = searchable(&kind.kind, &name, serde_json::to_value(&object).unwrap());
-                let traces = self.former.traces.iter().filter(|trace| text.contains(*trace));
+                let object = serde_json::to_value(&object).unwrap();
+                let is_living = living.contains(workspace_of(&kind.kind, &name, &object));
+                let members = object["spec"]["members"].to_string();
+                let text = searchable(&kind.kind, &name, object);
+                // A shared workspace lives on without the account. Its objects keep the id where they record who did something.
+                let is_history = |trace: &str| {
+                    is_living && trace.parse::<domain::ids::UserId>().is_ok() && !members.contains(trace)
+                };
+                let traces = self.former.traces.iter();
+                let traces = traces.filter(|trace| text.contains(*trace) && !is_history(trace));
                 found.extend(traces.map(|trace| format!("{} {name} carries {trace}: {text}", kind.kind)));
             }
         }
@@ -315,6 +330,12 @@ fn uid(object: &Value) -> String {
 
 async fn is_gone(admin: &kube::Client, path: &str) {
     until("it is gone", async || (get(admin, path).await.code == 404).then_some(())).await;
+}
+
+/// The workspace to which an object belongs; empty if none.
+fn workspace_of<'o>(kind: &str, name: &'o str, object: &'o Value) -> &'o str {
+    let label = || object["metadata"]["labels"]["longshore.dev/workspace"].as_str().unwrap_or_default();
+    if kind == "Workspace" { name } else { label() }
 }
 
 /// An object as text with decoded Secrets, without fields that may name a former identity (docs/security.md).

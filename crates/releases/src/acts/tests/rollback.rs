@@ -171,12 +171,12 @@ async fn rollback_after_failed_upgrade(atomic: bool) {
 
 #[tokio::test]
 async fn rollback_to_the_revision_of_a_remediation_restores_options_patches_and_overrides() {
-    rollback_after_failed_upgrade(false).await;
+    Box::pin(rollback_after_failed_upgrade(false)).await;
 }
 
 #[tokio::test]
 async fn rollback_to_the_revision_of_an_atomic_upgrade_restores_options_patches_and_overrides() {
-    rollback_after_failed_upgrade(true).await;
+    Box::pin(rollback_after_failed_upgrade(true)).await;
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use serde_json::json;
 use testkit::until;
 use tower::service_fn;
 
+use crate::Releases;
 use crate::stage::{Stage, started, web};
 
 /// A client whose reads of package contents hang, so that preparation never ends.
@@ -40,15 +41,17 @@ async fn release_whose_preparation_stops_the_server_is_quarantined() {
     stage.lead.abort();
     let api = stage.of::<HelmRelease>();
     stage.write("web", json!({"name": "web", "source": {"package": package}})).await.unwrap();
-    let lead = async |client: kube::Client| {
+    let start = async |client: kube::Client| {
         let outgoing = Client::new(Dialer::new(Policy::default()));
-        let releases = started(client, outgoing, Arc::new(SystemClock), "test").await;
+        started(client, outgoing, Arc::new(SystemClock), "test").await
+    };
+    let lead = |releases: Releases| {
         tokio::spawn(async move {
             releases.lead().await;
         })
     };
     for deaths in 0..5 {
-        let server = lead(hanging(stage.world.platform())).await;
+        let server = lead(start(hanging(stage.world.platform())).await);
         until("it is being prepared", async || {
             let release = api.get("web").await.unwrap();
             let status = release.status?;
@@ -58,7 +61,7 @@ async fn release_whose_preparation_stops_the_server_is_quarantined() {
         server.abort();
         let _ = server.await;
     }
-    let server = lead(stage.world.platform()).await;
+    let server = lead(start(stage.world.platform()).await);
     let status = stage.until_state("web", "failed").await.status.unwrap();
     let stalled = condition(&status.conditions, STALLED).unwrap();
     assert_eq!((stalled.reason.as_str(), status.interruptions, status.preparing), ("CrashLoop", 5, None));

@@ -35,7 +35,7 @@ async fn tenants_node_writes_events_into_another_tenants_namespace() {
     for namespace in [&attacker.tenant, &victim.namespace] {
         until("the namespace is there", async || spaces.get_opt(namespace).await.unwrap()).await;
     }
-    let name = format!("attack-{}", attacker.name);
+    let name = format!("{}.attack", attacker.name);
     let write = async |namespace: &str, involved: Value| {
         let events: Api<Event> = Api::namespaced(attacker.node.clone(), namespace);
         events.create(&PostParams::default(), &event(&name, namespace, &involved)).await
