@@ -234,7 +234,7 @@ async fn hostile_names_in_bodies_are_refused() {
             }
         }
     }
-    for row in table.iter() {
+    for row in &table {
         let schema = &document["paths"][row.path][row.method.as_str().to_lowercase()]["requestBody"]["content"]
             ["application/json"]["schema"];
         let mut leaves = BTreeSet::new();

@@ -32,7 +32,7 @@ const TENANTS: usize = 3;
 const KILLS: usize = 8;
 /// Minimum number of kills on a slow machine.
 const MIN_KILLS: usize = 4;
-const ATTACK_FOR: Duration = Duration::from_secs(60);
+const ATTACK_FOR: Duration = Duration::from_mins(1);
 const JSON: &str = "application/json";
 
 /// Xorshift generator.

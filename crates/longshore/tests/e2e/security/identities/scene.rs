@@ -226,7 +226,7 @@ impl Scene {
             Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
         secrets.create(&PostParams::default(), &secret).await.unwrap();
         self.forge_revision(name, Some(record.version - 1), |before| {
-            before.set_status(Status::Superseded, "")
+            before.set_status(Status::Superseded, "");
         })
         .await;
     }
