@@ -47,6 +47,11 @@ const SUITE_THREADS_PER_CORE: usize = 2;
 /// Number of real clusters that share the suite. Tests that start servers are serialised per cluster, because all
 /// servers of a cluster elect one leader.
 const DEVCLUSTERS: usize = 2;
+/// Tests of the suite that measure latencies under load: they run after the others, one at a time.
+const ALONE: &[&str] = &[
+    "security::hostile_load::",
+    "security::traffic::tenant_holds_connections_bodies_and_watches_and_starves_another",
+];
 /// Concurrent binaries: while one waits, the other uses the cores.
 const BINARIES_AT_ONCE: usize = 2;
 
@@ -61,11 +66,28 @@ pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
 }
 
 fn plain(project: &Project, build: &Build) -> Result<()> {
-    let jobs = jobs(build)?;
-    let report = runner::run(&jobs, BINARIES_AT_ONCE)?;
+    let (together, alone) = apart(jobs(build)?)?;
+    let mut report = runner::run(&together, BINARIES_AT_ONCE)?;
+    report.extend(runner::run(&alone, 1)?);
     run(&mut project.cargo(["test", "--quiet", "--workspace", "--doc"]))?;
     conclude(&report)?;
     PlainRun { build: build.stamp()?, skipped: report.skipped().clone() }.save(project)
+}
+
+/// Splits off the tests that run alone.
+fn apart(jobs: Vec<Job>) -> Result<(Vec<Job>, Vec<Job>)> {
+    let (mut together, mut alone) = (Vec::new(), Vec::new());
+    for mut job in jobs {
+        if job.label == SUITE {
+            let names = job.binary.list()?;
+            let (measuring, others) =
+                names.into_iter().partition(|name| ALONE.iter().any(|prefix| name.starts_with(prefix)));
+            alone.push(Job { tests: measuring, threads: 1, ..job.clone() });
+            job.tests = others;
+        }
+        together.push(job);
+    }
+    Ok((together, alone))
 }
 
 fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
