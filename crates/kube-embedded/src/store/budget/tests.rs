@@ -313,7 +313,7 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
     // Objects without a group are not counted, and writes that do not grow are not refused.
     write(&store, &map("system", "a"), None, 100_000, Allowance::Nothing).await.unwrap();
     write(&store, &map("a", "o0"), None, 900, Allowance::Nothing).await.unwrap();
-    for n in 1..5 {
+    for n in 1..10 {
         delete(&store, &map("a", &format!("o{n}"))).await;
     }
     write(&store, &map("c", "again"), None, 1_000, Allowance::Nothing).await.unwrap();

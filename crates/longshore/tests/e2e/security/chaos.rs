@@ -397,7 +397,7 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
             "renewTime": "2026-01-02T03:04:05.000000Z"},
     });
     let pool = json!({
-        "apiVersion": "apps.openyurt.io/v1beta2", "kind": "NodePool", "metadata": {},
+        "apiVersion": "apps.openyurt.io/v1beta1", "kind": "NodePool", "metadata": {},
         "spec": {"type": "Edge", "hostNetwork": false, "labels": {"a": "b"},
             "annotations": {"a": "b", "c": "d", "e": "f"}, "taints": [{"key": "a", "effect": "NoSchedule"}]},
     });
@@ -408,7 +408,7 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
         target(secrets, &tenant, template(record)),
         target(users.to_owned(), &admin, read(users.to_owned()).await),
         target(format!("{own}/workspaces"), &admin, read(format!("{own}/workspaces")).await),
-        target("/apis/apps.openyurt.io/v1beta2/nodepools".to_owned(), &admin, pool),
+        target("/apis/apps.openyurt.io/v1beta1/nodepools".to_owned(), &admin, pool),
         target("/api/v1/nodes".to_owned(), &admin, node),
         target(format!("/api/v1/nodes/{}", machine.name), &machine.node, status),
         target(requests.to_owned(), &machine.node, request.clone()),
