@@ -40,7 +40,7 @@ pub(super) const NAME: &str = "web";
 const AT_ONCE: usize = 12;
 
 /// Time limit for convergence on a busy machine.
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_mins(6);
 
 /// One `ConfigMap` for each letter; an uppercase letter is an invalid name.
 pub(super) const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
