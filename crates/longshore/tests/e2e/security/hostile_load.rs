@@ -37,10 +37,10 @@ const BASELINE: Duration = Duration::from_secs(8);
 /// goals themselves. In a debug build the attackers share two processors with the server and other tests, and
 /// everything takes about twenty times as long. Reads that queue behind the attackers' work still exceed these
 /// floors.
-const READ_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 20 });
-const INSTALL_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 10_000 } else { 1_000 });
-const HEALTH_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
-const MAX_MEMORY: u64 = 1 << 30;
+const READ_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 3_000 } else { 20 });
+const INSTALL_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 15_000 } else { 1_000 });
+const HEALTH_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 5_000 } else { 100 });
+const MAX_MEMORY: u64 = if cfg!(debug_assertions) { 2 << 30 } else { 1 << 30 };
 
 /// Client configuration for the Kubernetes port, with a bearer token or anonymous.
 async fn kube_config(server: &Server, token: Option<&str>) -> kube::Config {
