@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::tenant::{Tenant, held};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::http::accept::{ConnectionLimits, accept};
@@ -118,17 +119,6 @@ async fn definition_with_thousands_of_heavy_patterns_is_refused_at_once() {
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
 
-/// Memory held by the governor for authenticated users, in bytes.
-fn held(cluster: &Cluster) -> u64 {
-    let mut registry = prometheus_client::registry::Registry::default();
-    cluster.metrics().register(&mut registry);
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
-    let line =
-        text.lines().find_map(|line| line.strip_prefix("governor_bytes_held{level=\"authenticated\"} "));
-    line.unwrap().parse().unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
     const CONNECTIONS: usize = 60;
@@ -188,5 +178,24 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
     tokio::time::timeout(Duration::from_secs(20), returned)
         .await
         .expect("what is sent or given up is returned");
+    cluster.stop();
+}
+
+#[tokio::test]
+async fn stored_write_is_acknowledged_when_its_large_response_exceeds_the_budget_of_its_user() {
+    // The response has an entry of managed fields for each key: it is longer than twice the body, which is reserved before the write.
+    let data: serde_json::Map<String, Value> = (0..3000).map(|n| (format!("k{n}"), "".into())).collect();
+    let map = json!({"metadata": {"name": "a"}, "data": data});
+    let budget = 2 * map.to_string().len() as u64 + (3 << 10);
+    let mut config = Config::default();
+    config.limits.0[1].bytes_per_flow = budget;
+    let cluster = Cluster::open(config).await.unwrap();
+    let rules = json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]);
+    let tenant = Tenant::new(&cluster, rules).await;
+    let (code, answer) = tenant.post(CONFIG_MAPS, &map).await;
+    assert!(code == 201 && answer.to_string().len() as u64 > budget, "{code} {answer:.500}");
+    // The same response to a read is refused.
+    let (code, answer) = tenant.get(&format!("{CONFIG_MAPS}/a")).await;
+    assert_eq!(code, 429, "{answer:.500}");
     cluster.stop();
 }

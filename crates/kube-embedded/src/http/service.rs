@@ -197,6 +197,7 @@ where
     }
     let flows = cluster.service_account_flows();
     let payer = Payer::of(cluster.governor(), flows, cluster.store(), &user, is_own, address);
+    let is_repeatable = is_repeatable(&asked);
     let mut held = Vec::new();
     let request = Admitted { cluster, parts, payer, is_own, user, asked, query, resource_path };
     let (response, is_stream) = match request.answer(body, &mut held).await {
@@ -218,10 +219,22 @@ where
     let missing =
         size.saturating_add(outgoing::OVERHEAD).saturating_sub(held.iter().map(Reserved::held).sum());
     if missing > 0 {
-        held.push(cluster.governor().reserve(payer.level, payer.flow, missing).map_err(rejected)?);
+        match cluster.governor().reserve(payer.level, payer.flow, missing) {
+            Ok(reserved) => held.push(reserved),
+            Err(error) if is_repeatable => return Err(rejected(error)),
+            // The write is stored: after a 429 the client would send it again.
+            Err(_) => {}
+        }
     }
     let outbox = parts.extensions.get::<Arc<Outbox>>();
     Ok(outgoing::hold(response, Hold::new(held, outbox)))
+}
+
+/// Whether a call can be sent again after it was executed: a read, a review, or the deletion of a collection.
+fn is_repeatable(asked: &Attributes) -> bool {
+    matches!(asked.verb.as_str(), "get" | "list" | "watch" | "deletecollection")
+        || matches!(asked.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io")
+        || !asked.path.is_empty()
 }
 
 /// An authenticated request with its budgets.
