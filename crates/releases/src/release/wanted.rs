@@ -17,7 +17,7 @@ use super::{EXHAUSTED, Pass, failure};
 use crate::charts::{self, Chart};
 use crate::lead::Controller;
 use crate::tell::Failure;
-use crate::values::work::{Judged, ValuesPool, judge};
+use crate::values::work::{ResolvedValues, ValuesPool, resolve};
 use crate::values::{GatherError, InNamespace, Layers, Sensitive, Texts};
 
 /// All inputs of an operation.
@@ -65,9 +65,9 @@ impl Controller {
         let options = serde_json::to_value(different(spec)).expect("options are plain data");
         let (ready, digest) = (chart.ready.clone(), chart.resolved.digest.clone());
         let judged = pool.merge(texts, move |gathered, admission| {
-            judge(ready.chart(), &digest, &options, gathered, admission)
+            resolve(ready.chart(), &digest, &options, gathered, admission)
         });
-        let Judged { values, hash, spec_hash, sensitive, bytes } =
+        let ResolvedValues { values, hash, spec_hash, sensitive, bytes } =
             judged.await.map_err(|error| not_gathered(&error))?;
         let held = pool.hold(bytes).map_err(|error| not_gathered(&error.into()))?;
         drop(fetched);

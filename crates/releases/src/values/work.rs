@@ -30,7 +30,7 @@ const AUTOMATON_FACTOR: usize = 40;
 const AUTOMATON_BYTES: usize = 1 << 20;
 
 /// The values of a release and what is derived from them.
-pub struct Judged {
+pub struct ResolvedValues {
     pub values: Arc<Members>,
     pub hash: String,
     pub spec_hash: String,
@@ -93,13 +93,13 @@ impl ValuesPool {
 }
 
 /// Derives hashes and mask from the values of a release of this chart.
-pub fn judge(
+pub fn resolve(
     chart: &Chart,
     digest: &str,
     options: &impl Serialize,
     gathered: Gathered,
     admission: &dyn Admission,
-) -> Result<Judged, GatherError> {
+) -> Result<ResolvedValues, GatherError> {
     let weight = Weight::of(&gathered.values);
     let schemas = schema::bytes(chart).saturating_mul(super::PARSED_FACTOR);
     reserve(admission, weight.bytes(COPIES).saturating_add(schemas))?;
@@ -110,7 +110,7 @@ pub fn judge(
     let sensitive = Sensitive::at(places, &gathered.values, &[]);
     let bytes = weight.bytes(COPIES).saturating_add(masked) as u64;
     let Gathered { values, hash, .. } = gathered;
-    Ok(Judged { values: Arc::new(values), hash, spec_hash, sensitive, bytes })
+    Ok(ResolvedValues { values: Arc::new(values), hash, spec_hash, sensitive, bytes })
 }
 
 /// Approximate memory of the mask for the values at these pointers.

@@ -18,13 +18,13 @@ use super::{AT_ONCE, Doing, ProvisionError, Provisioner};
 use crate::{pages, secrets};
 
 /// A package that the workspace read.
-struct Read {
+struct ReadPackage {
     metadata: ObjectMeta,
     /// Whether it has other readers.
     shared: bool,
 }
 
-impl Read {
+impl ReadPackage {
     fn of(package: HelmPackage, own: &str) -> Option<Self> {
         let is_other = |key: &String| key.starts_with(READER_PREFIX) && key != own;
         package
@@ -43,16 +43,17 @@ impl Provisioner {
     pub(super) async fn release_packages(&self, workspace: &Workspace) -> Result<(), ProvisionError> {
         let Some(uid) = workspace.uid() else { return Ok(()) };
         let own = format!("{READER_PREFIX}{uid}");
-        let found =
-            pages::all(&self.api::<HelmPackage>(), &ListParams::default(), |package| Read::of(package, &own))
-                .await;
+        let found = pages::all(&self.api::<HelmPackage>(), &ListParams::default(), |package| {
+            ReadPackage::of(package, &own)
+        })
+        .await;
         let found = found.doing(|| format!("list the packages of workspace `{}`", workspace.name_any()))?;
         let referred = if found.iter().all(|package| package.shared) {
             BTreeSet::new()
         } else {
             self.referred_packages().await?
         };
-        let release = async |package: Read| {
+        let release = async |package: ReadPackage| {
             if package.shared || referred.contains(package.name()) {
                 self.drop_reader(&package, &own).await
             } else {
@@ -84,7 +85,7 @@ impl Provisioner {
     }
 
     /// Removes the workspace's reader annotation.
-    async fn drop_reader(&self, package: &Read, own: &str) -> Result<(), ProvisionError> {
+    async fn drop_reader(&self, package: &ReadPackage, own: &str) -> Result<(), ProvisionError> {
         let name = package.name();
         let patch = json!({"metadata": {
             "uid": package.metadata.uid,
@@ -96,7 +97,7 @@ impl Provisioner {
         gone(patched.map(drop)).doing(|| format!("remove a reader of package `{name}`"))
     }
 
-    async fn delete_package(&self, package: &Read) -> Result<(), ProvisionError> {
+    async fn delete_package(&self, package: &ReadPackage) -> Result<(), ProvisionError> {
         let name = package.name();
         let as_read = Preconditions {
             uid: package.metadata.uid.clone(),
