@@ -75,11 +75,8 @@ impl Share {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        if bytes < INLINE_BYTES {
-            return Ok(work());
-        }
         let reserved = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(RESERVED_PER_BYTE);
-        self.pool.run(self.flow, reserved, DEADLINE, |_| work()).await
+        self.run_reserving(bytes, reserved, work).await
     }
 
     /// Runs `work` that parses manifests of `bytes` length: inline, or on the pool if they are large. Cancel-safe.
@@ -88,10 +85,7 @@ impl Share {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        if bytes < INLINE_BYTES {
-            return Ok(work());
-        }
-        self.pool.run(self.flow, object_bytes(bytes), DEADLINE, |_| work()).await
+        self.run_reserving(bytes, object_bytes(bytes), work).await
     }
 
     /// Like [`Share::run_on_objects`], for work whose memory is already reserved.
@@ -100,10 +94,20 @@ impl Share {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, WorkError> {
+        self.run_reserving(bytes, 0, work).await
+    }
+
+    /// Runs `work` on an input of `bytes` length inline, or on the pool with `reserved` bytes of memory if it is large.
+    async fn run_reserving<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        reserved: u64,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WorkError> {
         if bytes < INLINE_BYTES {
             return Ok(work());
         }
-        self.pool.run(self.flow, 0, DEADLINE, |_| work()).await
+        self.pool.run(self.flow, reserved, DEADLINE, |_| work()).await
     }
 
     /// Reserves memory for the objects of manifests of `bytes` length, until dropped. Small ones need no reservation.
