@@ -5,6 +5,7 @@ mod former;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
 use super::*;
@@ -199,10 +200,7 @@ proptest! {
 
 /// CPU time of `work` on this thread.
 fn cpu_time<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let read = || {
-        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
-    };
+    let read = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
     let began = read();
     let done = work();
     (done, read().saturating_sub(began))

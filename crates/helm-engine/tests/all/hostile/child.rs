@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::{Case, cases, render};
 
 /// Environment variable that names the case of the child process.
@@ -85,8 +87,8 @@ pub fn kilobytes(of: &str) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap_or_default()
 }
 
-/// CPU time of this thread from Linux; zero elsewhere.
+/// CPU time of this thread.
 pub fn nanoseconds() -> u64 {
-    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    schedule.split(' ').next().unwrap_or_default().parse().unwrap_or_default()
+    let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();
+    time.as_nanos().try_into().unwrap()
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::clock::SystemClock;
 use helm_release::{Record, Status, Storage};
 use kube_apply::Object;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -14,8 +15,7 @@ use crate::acts::logs::Which;
 
 /// CPU time of this thread, which is the only worker of the test.
 fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(stat.split_whitespace().next().unwrap().parse().unwrap())
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
 /// One object with many values, which is not in the cluster.
