@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tenant::{Tenant, config_maps, put, while_others_run};
+use super::{DEPLOYMENTS, deployment};
 use crate::cluster::Cluster;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -140,6 +141,45 @@ async fn selector_of_a_custom_resource_by_name_reads_no_object() {
         let names: Vec<_> =
             list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
         assert_eq!((code, json!(names)), (200, json!(expected)), "{selector}");
+    }
+    cluster.stop();
+}
+
+#[tokio::test]
+async fn long_selectors_in_objects_are_refused() {
+    let cluster = Cluster::in_memory().await;
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["apps", "networking.k8s.io"], "resources": ["*"]}]);
+    let tenant = Tenant::new(&cluster, rules).await;
+    let absent = |count: usize| -> Value {
+        (0..count).map(|n| json!({"key": format!("k{n}"), "operator": "DoesNotExist"})).collect()
+    };
+    let listed = |count: usize| {
+        let values: Vec<_> = (0..count).map(|n| n.to_string()).collect();
+        json!([{"key": "k", "operator": "NotIn", "values": values}])
+    };
+    for (expressions, count, code) in [
+        (absent(499), 500, 201),
+        (absent(500), 501, 422),
+        (listed(498), 500, 201),
+        (listed(60_000), 60_002, 422),
+    ] {
+        let mut object = deployment("web", 0, &json!({}));
+        object["spec"]["selector"]["matchExpressions"] = expressions.clone();
+        let labels = object["spec"]["selector"]["matchLabels"].as_object().unwrap().len();
+        assert_eq!(labels, 1);
+        let (found, answer) = tenant.post(&format!("{DEPLOYMENTS}?dryRun=All"), &object).await;
+        assert_eq!(found, code, "{:.500}", answer.to_string());
+        if code == 422 {
+            let expected = format!("spec.selector: Too many: {count}: must have at most 500 items");
+            let message = answer["message"].as_str().unwrap();
+            assert!(message.contains(&expected), "{message:.500}");
+        }
+        let labels = json!({"a": "b"});
+        let policy = json!({"metadata": {"name": "p"}, "spec": {"podSelector":
+            {"matchLabels": labels, "matchExpressions": expressions}}});
+        let path = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies?dryRun=All";
+        let (found, answer) = tenant.post(path, &policy).await;
+        assert_eq!(found, code, "{:.500}", answer.to_string());
     }
     cluster.stop();
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub use self::at::At;
 use crate::field::{FieldError, FieldErrors, Path};
+use crate::selector::MOST_REQUIREMENTS;
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub const POSITIVE: &str = "must be greater than zero";
@@ -434,7 +435,16 @@ pub fn set_operator(operator: &At, values: &At, errs: &mut FieldErrors) -> bool 
 }
 
 /// `matchLabels` and `matchExpressions`.
+/// Validates a label selector. Controllers compare each requirement with many objects, so their number is limited as in queries;
+/// Kubernetes has no such limit.
 pub fn label_selector(at: &At, errs: &mut FieldErrors) {
+    let expressions = at.get("matchExpressions");
+    let count = at.get("matchLabels").len() + expressions.len();
+    let count = count + expressions.items().map(|expression| expression.get("values").len()).sum::<usize>();
+    if count > MOST_REQUIREMENTS {
+        errs.push(FieldError::too_many(&at.path, count, MOST_REQUIREMENTS));
+        return;
+    }
     labels(&at.get("matchLabels"), errs);
     for expression in at.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));

@@ -16,7 +16,7 @@ pub use labels::Labels;
 /// Maximum size of a selector's text in bytes. Kubernetes has no such limit.
 const MOST_BYTES: usize = 8 << 10;
 /// Maximum number of requirements, and of values of requirements with several. Kubernetes has no such limit.
-const MOST_REQUIREMENTS: usize = 500;
+pub const MOST_REQUIREMENTS: usize = 500;
 
 fn check_length(parameter: &str, text: &str) -> Result<(), String> {
     if text.len() <= MOST_BYTES {
