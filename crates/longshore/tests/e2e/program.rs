@@ -170,16 +170,22 @@ impl Server {
     }
 
     /// Sends SIGTERM and waits for the exit.
-    pub fn stop(mut self) -> (ExitStatus, Duration) {
+    pub fn stop(self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         self.signal("-TERM");
+        (self.ended().0, began.elapsed())
+    }
+
+    /// Waits until the process ends by itself; returns its status and its log.
+    pub fn ended(mut self) -> (ExitStatus, String) {
+        let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return (status, began.elapsed());
+                return (status, self.log());
             }
             thread::sleep(Duration::from_millis(10));
         }
-        panic!("still running 20 s after SIGTERM");
+        panic!("still running after 20 s: {}", self.log());
     }
 
     /// `kill -9`: no graceful shutdown.

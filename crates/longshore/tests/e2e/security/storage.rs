@@ -109,6 +109,50 @@ async fn writes_stop_within_five_seconds_when_the_store_file_is_unlinked_or_trun
     }
 }
 
+/// Replaces the sync functions of the C library: they fail while a file exists.
+const FAILING_SYNC: &str = r#"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int fails(void) { return access(getenv("LONGSHORE_TEST_FAILED_DISK"), F_OK) == 0; }
+int fsync(int fd) { if (fails()) { errno = EIO; return -1; } return (int)syscall(SYS_fsync, fd); }
+int fdatasync(int fd) { if (fails()) { errno = EIO; return -1; } return (int)syscall(SYS_fdatasync, fd); }
+"#;
+
+#[tokio::test]
+async fn failed_fsync_ends_the_process_and_acknowledged_writes_survive() {
+    if !only_on_embedded() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let (source, library) = (folder.path().join("sync.c"), folder.path().join("sync.so"));
+    fs::write(&source, FAILING_SYNC).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
+    assert!(compiled.unwrap().success());
+    let (data, failed) = (folder.path().join("data"), folder.path().join("failed"));
+    let environment =
+        [("LD_PRELOAD", library.to_str().unwrap()), ("LONGSHORE_TEST_FAILED_DISK", failed.to_str().unwrap())];
+    let server = Server::start_with(&data, &environment);
+    let kube = server.client_without_retries().await;
+    assert_eq!(with(&kube, Method::POST, MAPS, JSON, map("before")).await.code, 201);
+    fs::write(&failed, "").unwrap();
+    // The outcome of this write is unknown: the connection may end before its response.
+    let request =
+        Request::post(MAPS).header("content-type", JSON).body(map("after").into_bytes().into()).unwrap();
+    if let Ok(answer) = kube.send(request).await {
+        assert!(answer.status().is_server_error(), "{}", answer.status());
+    }
+    let (status, message) = server.ended();
+    assert!(!status.success(), "{status}");
+    assert!(message.contains("the disk failed to sync: I/O error: Input/output error"), "{message}");
+
+    let server = Server::start(&data);
+    let kube = server.client().await;
+    assert_eq!(get(&kube, &format!("{MAPS}/before")).await.code, 200);
+    assert!(server.stop().0.success());
+}
+
 #[tokio::test]
 async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space() {
     if !only_on_embedded() {
