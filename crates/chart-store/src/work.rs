@@ -21,11 +21,12 @@ const MIB: u64 = 1 << 20;
 /// Deadline of a job, above the time that the largest archive or index takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Limits of the pool that fetching, unpacking, indexing and rendering share.
+/// Limits of the pool that fetching, unpacking, indexing and rendering share. Three flows together leave a slot for others, whatever the
+/// number of cores: the system divides CPU time among the slots, memory is bounded in bytes.
 pub fn pool_limits() -> WorkLimits {
     let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     WorkLimits {
-        slots: cores.saturating_mul(2),
+        slots: cores.saturating_mul(4),
         slots_per_flow: cores,
         queue: 256,
         queue_per_flow: 32,
@@ -50,7 +51,7 @@ const DOWNLOADS: WorkLimits = WorkLimits {
 fn turn_limits() -> WorkLimits {
     let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
     WorkLimits {
-        slots: slots.saturating_mul(4),
+        slots: slots.saturating_mul(2),
         slots_per_flow,
         bytes: 0,
         bytes_per_flow: 0,

@@ -10,6 +10,7 @@
 //! - [`bytes`]: memory held on behalf of callers.
 //! - [`streams`]: long-running requests.
 //! - [`work`]: CPU-heavy work on a bounded pool.
+//! - [`priority`]: priority of the threads of that pool.
 //! - [`metrics`]: totals per level.
 //!
 //! Invariants:
@@ -19,6 +20,7 @@
 
 pub mod bytes;
 pub mod metrics;
+pub mod priority;
 pub mod seats;
 pub mod streams;
 pub mod work;

@@ -1,7 +1,7 @@
 //! A bounded pool for CPU-heavy work: validation, patches, unpacking, rendering.
 //!
-//! A [`WorkPool`] admits work by slots and bytes, fairly per flow (a workspace or a user), and runs it on blocking threads, so that
-//! async workers stay free. The work gets a [`Ticket`]. It reserves memory through the ticket before it allocates, and checks at
+//! A [`WorkPool`] admits work by slots and bytes, fairly per flow (a workspace or a user), and runs it on blocking threads of low
+//! [`priority`], so that async workers stay free. The work gets a [`Ticket`]. It reserves memory through the ticket before it allocates, and checks at
 //! intervals whether it should stop because its deadline has passed or its caller has disconnected.
 //!
 //! Invariants:
@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 
 use crate::bytes::{ByteBudget, ByteUsage, Reserved};
 use crate::seats::{Seat, SeatUsage, Seats};
-use crate::{Flow, Limits, Rejected, STARVED_AFTER};
+use crate::{Flow, Limits, Rejected, STARVED_AFTER, priority};
 
 /// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +228,7 @@ impl WorkPool {
         let end = Instant::now().checked_add(deadline).ok_or(WorkError::DeadlineExceeded(deadline))?;
         let seats = self.seats.clone();
         let running = spawn_blocking(move || {
+            priority::lower();
             let (reserved, seat) = (Mutex::new(reserved), Mutex::new(Some(seat)));
             let interrupt = Interrupt { cancelled, deadline: end };
             let ticket = Ticket { interrupt, reserved, seats, flow, seat };

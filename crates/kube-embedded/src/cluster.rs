@@ -75,7 +75,7 @@ pub struct Config {
     pub flows: ServiceAccountFlows,
     /// Limits of CPU-heavy work of requests.
     pub work: WorkLimits,
-    /// Requests whose weight exceeds this many bytes run on the pool.
+    /// Reads whose weight exceeds this many bytes run on the pool, and writes of a quarter of it.
     pub inline_bytes: usize,
     /// Connection limits of the API's listener.
     pub connections: ConnectionLimits,
@@ -103,12 +103,12 @@ impl Default for Config {
     }
 }
 
-/// One slot per core; a flow gets half of them.
+/// Three flows together leave a slot for others, whatever the number of cores.
 fn default_work() -> WorkLimits {
-    let slots = std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2);
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     WorkLimits {
-        slots,
-        slots_per_flow: slots / 2,
+        slots: cores.saturating_mul(4).max(4),
+        slots_per_flow: cores,
         queue: 500,
         queue_per_flow: 50,
         wait: Duration::from_secs(15),
@@ -385,7 +385,7 @@ impl Cluster {
         &self.inner.flows
     }
 
-    /// Requests whose weight exceeds this many bytes run on the pool.
+    /// As [`Config::inline_bytes`].
     pub fn inline_bytes(&self) -> usize {
         self.inner.inline_bytes
     }

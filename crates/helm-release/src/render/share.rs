@@ -7,10 +7,10 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use governor::Flow;
 use governor::bytes::Reserved;
 pub use governor::work::WorkError;
 use governor::work::WorkPool;
+use governor::{Flow, priority};
 use kube_apply::{Object, ParseError};
 use tokio::task::spawn_blocking;
 
@@ -143,6 +143,7 @@ impl Share {
         }
         let permit = self.pool.admit(self.flow, 0).await.ok();
         let running = spawn_blocking(move || {
+            priority::lower();
             let _permit = permit;
             work()
         });

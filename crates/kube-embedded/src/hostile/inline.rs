@@ -28,7 +28,7 @@ fn without_pool() -> Config {
 #[tokio::test]
 async fn json_patches_that_grow_or_shift_wait_for_the_pool() {
     let tenant = tenant(without_pool()).await;
-    let ports: Vec<Value> = (0..1_000).map(|n| json!({"name": format!("p{n}"), "port": n + 1})).collect();
+    let ports: Vec<Value> = (0..300).map(|n| json!({"name": format!("p{n}"), "port": n + 1})).collect();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default", "uid": "s"},
         "spec": {"ports": ports}});
     put(&tenant.cluster, "services", vec![service]).await;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use governor::{Flow, Governor, Level};
 
 use crate::access::{ANONYMOUS, MASTERS, User, split_service_account};
+use crate::cluster::Cluster;
 use crate::store::Store;
 
 /// Configures which `ServiceAccounts` share a flow.
@@ -38,10 +39,13 @@ enum FlowKey {
 impl FlowKey {
     fn of(user: &User, flows: &ServiceAccountFlows, store: &Store) -> Self {
         let account = split_service_account(&user.name);
-        let Some((namespace, _)) = account.filter(|(ns, _)| flows.separate_in.iter().all(|name| name != ns))
-        else {
-            return Self::User(user.name.clone());
-        };
+        match account.filter(|(ns, _)| flows.separate_in.iter().all(|name| name != ns)) {
+            Some((namespace, _)) => Self::of_namespace(namespace, flows, store),
+            None => Self::User(user.name.clone()),
+        }
+    }
+
+    fn of_namespace(namespace: &str, flows: &ServiceAccountFlows, store: &Store) -> Self {
         let object =
             if flows.group_labels.is_empty() { None } else { store.get("namespaces", "", namespace) };
         let group = object.and_then(|object| {
@@ -50,6 +54,15 @@ impl FlowKey {
         });
         group.map_or_else(|| Self::Namespace(namespace.to_owned()), Self::Group)
     }
+}
+
+/// The flow of the `ServiceAccounts` of a namespace, to which controllers' work for its objects is charged.
+pub fn of_namespace(cluster: &Cluster, namespace: &str) -> Flow {
+    cluster.governor().flow(FlowKey::of_namespace(
+        namespace,
+        cluster.service_account_flows(),
+        cluster.store(),
+    ))
 }
 
 /// The priority level and flow that a request is charged to.

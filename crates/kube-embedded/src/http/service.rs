@@ -334,7 +334,7 @@ impl Admitted<'_> {
             held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejected)?);
         }
         let weight = call.weight();
-        if is_stream || weight <= cluster.inline_bytes() {
+        if is_stream || call.is_inline(weight) {
             return Ok((execute(call, open, payer).await?, is_stream));
         }
         let runtime = tokio::runtime::Handle::current();

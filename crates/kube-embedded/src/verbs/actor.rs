@@ -8,11 +8,12 @@ use governor::Level;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{Answer, Call, Deletion, create, delete, pods, scale, update};
+use super::{Answer, Call, DEADLINE, Deletion, EXPANSION, create, delete, pods, scale, update};
 use crate::access::User;
 use crate::cluster::{Cluster, WeakCluster};
 use crate::control::{Actor, Component, Part, Preconditions, Propagation};
 use crate::error::{ApiError, Result, qualified};
+use crate::http::flow;
 use crate::http::negotiate::{Format, Representation};
 use crate::http::query::Query;
 use crate::schema::resources::Resource;
@@ -124,13 +125,34 @@ fn stored(answer: Answer) -> Result<Arc<Object>> {
     }
 }
 
-/// Replaces a document on behalf of a component, with optimistic locking by its `resourceVersion`.
-pub async fn put(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Arc<Object>> {
+/// Executes a write: on the pool if its object is large, within the share of the namespace's tenant.
+async fn execute(call: Call, write: fn(Call) -> BoxFuture<'static, Result<Answer>>) -> Result<Answer> {
+    let (cluster, weight) = (call.cluster.clone(), call.weight());
+    if call.is_inline(weight) {
+        return write(call).await;
+    }
+    let runtime = tokio::runtime::Handle::current();
+    let tenant = flow::of_namespace(&cluster, &call.namespace);
+    let bytes = (weight as u64).saturating_mul(EXPANSION);
+    let pool = cluster.pool();
+    let done = pool.run(pool.flow(tenant), bytes, DEADLINE, move |ticket| {
+        runtime.block_on(write(Call { interrupt: Some(ticket.interrupt()), ..call }))
+    });
+    done.await.map_err(|error| ApiError::from_work(&error))?
+}
+
+/// Returns the call that replaces a document, with optimistic locking by its `resourceVersion`.
+fn replacing(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Call> {
     let mut call = writing(cluster, by, "update", document)?;
     if part == Part::Status {
         "status".clone_into(&mut call.subresource);
     }
-    stored(update::replace(&call).await?)
+    Ok(call)
+}
+
+/// Replaces a document as part of another call, which may run on the pool itself.
+pub async fn put(cluster: &Cluster, by: Component, part: Part, document: &Value) -> Result<Arc<Object>> {
+    stored(update::replace(&replacing(cluster, by, part, document)?).await?)
 }
 
 impl Actor for ControllerManager {
@@ -157,13 +179,17 @@ impl Actor for ControllerManager {
     fn create(&self, by: Component, document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
         async move {
             let call = writing(&self.cluster()?, by, "create", &document)?;
-            stored(create::create(&call).await?)
+            stored(execute(call, |call| async move { create::create(&call).await }.boxed()).await?)
         }
         .boxed()
     }
 
     fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
-        async move { put(&self.cluster()?, by, part, &document).await }.boxed()
+        async move {
+            let call = replacing(&self.cluster()?, by, part, &document)?;
+            stored(execute(call, |call| async move { update::replace(&call).await }.boxed()).await?)
+        }
+        .boxed()
     }
 
     fn scale<'a>(

@@ -14,6 +14,8 @@ use crate::write::json_patch::Operations;
 const SHIFT_DIVISOR: usize = 8;
 /// Upper bound of work that uses no memory: it waits for the pool like larger work, and never exceeds its capacity.
 const MAX_STEPS_WEIGHT: usize = 1 << 20;
+/// A write costs this many times as much as a read of the same size: admission policies, validation and field managers visit its object.
+const WRITE_FACTOR: usize = 4;
 /// Bytes counted per object of a deleted collection, for its metadata.
 const METADATA: usize = 512;
 
@@ -31,6 +33,12 @@ impl Call {
         let sent = self.body.len().saturating_add(stored).saturating_add(special::rules_weight(self));
         // Large bodies run on the pool anyway, where more than their size is reserved.
         sent.saturating_add(amplification(self.content_type.as_deref(), &self.body, stored))
+    }
+
+    /// Whether a call of this weight takes so little time that it does not need the pool.
+    pub fn is_inline(&self, weight: usize) -> bool {
+        let factor = if matches!(self.verb, "get" | "list" | "watch") { 1 } else { WRITE_FACTOR };
+        weight <= self.cluster.inline_bytes() / factor
     }
 
     /// Cost of deleting a collection: objects are deleted one by one, so that the largest one counts in full and each of the others as its
