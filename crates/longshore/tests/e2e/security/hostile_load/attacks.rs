@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use crate::platform::Person;
 use crate::program::Server;
 use crate::releases::charts::keep;
-use crate::security::charts::{choices, imports};
+use crate::security::charts::{aliases, choices, imports};
 use crate::security::packages::bytes_of_a_chart::repeated;
 use crate::security::traffic::RawClient;
 
@@ -231,6 +231,7 @@ fn broken() -> Vec<Vec<(&'static str, String)>> {
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata: {x: {{ repeat 8000000 \"x\" }}}\n",
         ),
         imports(),
+        aliases(),
         choices(),
     ]
 }
@@ -411,6 +412,41 @@ pub async fn requests(attacker: Attacker, bodies: Bodies, raw: RawClient, kube_t
             }
         }
     };
+    // Each authorisation decision is new to the cache of decisions.
+    let decisions = async {
+        for number in 0_usize.. {
+            let name = format!("{}{number}", "n".repeat(if number.is_multiple_of(2) { 230 } else { 20_000 }));
+            attacker.kube("decisions", Method::GET, &format!("{maps}/{name}"), JSON, "").await;
+            let name = "n".repeat(20_000);
+            let attributes = json!({"verb": "get", "resource": "configmaps", "namespace": attacker.namespace,
+                "name": format!("{number}{name}")});
+            let review = json!({"spec": {"resourceAttributes": attributes}}).to_string();
+            let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+            attacker.kube("reviews", Method::POST, path, JSON, review).await;
+            if attacker.is_over() {
+                return;
+            }
+        }
+    };
+    let watches = async {
+        let extreme = format!("{maps}?watch=true&timeoutSeconds={}", i64::MAX);
+        while !attacker.is_over() {
+            let mut open = Vec::new();
+            for _ in 0..50 {
+                let request = Request::get(&extreme).body(Body::empty()).unwrap();
+                let code = match timeout(PATIENCE, attacker.kube.send(request)).await {
+                    Ok(Ok(answer)) => {
+                        let code = answer.status().as_u16();
+                        open.push(answer);
+                        code
+                    }
+                    _ => 0,
+                };
+                attacker.tally.add("watches", code);
+                sleep(PAUSE).await;
+            }
+        }
+    };
     let path = attacker.collection("/apis/apps/v1", "deployments");
     attacker.kube("constraints", Method::POST, &path, JSON, bodies.constrained).await;
     let unread = async {
@@ -430,5 +466,5 @@ pub async fn requests(attacker: Attacker, bodies: Bodies, raw: RawClient, kube_t
             sleep(rest.min(Duration::from_secs(35))).await;
         }
     };
-    futures::join!(join_all((0..4).map(bombs)), lists, roles, unread);
+    futures::join!(join_all((0..4).map(bombs)), lists, roles, decisions, watches, unread);
 }
